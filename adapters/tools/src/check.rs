@@ -220,8 +220,9 @@ impl<'a> Check<'a> {
             let best = problems.min_by_key(|(is_other_type, found)| {
                 (!found.is_empty(), *is_other_type, found.len())
             });
-            self.problems
-                .extend(best.into_iter().flat_map(|(_, found)| found));
+            let room = MAX_PROBLEMS - self.problems.len();
+            let found = best.into_iter().flat_map(|(_, found)| found);
+            self.problems.extend(found.take(room));
         }
     }
 
@@ -575,5 +576,215 @@ mod tests {
         let schema = json!({"properties": {"a": {"anyOf": [{"type": "object", "required": ["b"]}, {"type": "null"}]}}});
         assert_eq!(problems(&schema, &json!({"a": {}})), ["`a.b` is missing"]);
         assert_eq!(problems(&schema, &json!({"a": null})), [""; 0]);
+    }
+
+    #[test]
+    fn values_at_a_limit_fit_and_those_beyond_it_are_named() {
+        let cases = [
+            (
+                json!({"minimum": 2}),
+                json!(2),
+                json!(1),
+                "must be at least 2, not 1",
+            ),
+            (
+                json!({"maximum": 2}),
+                json!(2),
+                json!(3),
+                "must be at most 2, not 3",
+            ),
+            (
+                json!({"exclusiveMinimum": 2}),
+                json!(3),
+                json!(2),
+                "must be more than 2, not 2",
+            ),
+            (
+                json!({"exclusiveMaximum": 2}),
+                json!(1),
+                json!(2),
+                "must be less than 2, not 2",
+            ),
+            (
+                json!({"multipleOf": 3}),
+                json!(-6),
+                json!(7),
+                "must be a multiple of 3, not 7",
+            ),
+            (
+                json!({"minLength": 2}),
+                json!("äö"),
+                json!("ä"),
+                "must have at least 2 characters, not 1",
+            ),
+            (
+                json!({"maxLength": 2}),
+                json!("äö"),
+                json!("äöü"),
+                "must have at most 2 characters, not 3",
+            ),
+            (
+                json!({"minItems": 1}),
+                json!([0]),
+                json!([]),
+                "must have at least 1 items, not 0",
+            ),
+            (
+                json!({"maxItems": 1}),
+                json!([0]),
+                json!([0, 0]),
+                "must have at most 1 items, not 2",
+            ),
+        ];
+        for (schema, good, bad, problem) in cases {
+            assert_eq!(problems(&schema, &good), [""; 0], "{schema}");
+            let expected = [format!("the arguments: {problem}")];
+            assert_eq!(problems(&schema, &bad), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn type_takes_its_own_values_and_names_those_of_others() {
+        let values = [
+            json!(null),
+            json!(true),
+            json!(1),
+            json!(-1),
+            json!(2.0),
+            json!(1.5),
+            json!("a"),
+            json!([1]),
+            json!({"a": 1}),
+        ];
+        let found = [
+            "null",
+            "true",
+            "1",
+            "-1",
+            "2.0",
+            "1.5",
+            "the text \"a\"",
+            "a list of 1 items",
+            "an object",
+        ];
+        let cases: [(Value, &[usize], &str); 9] = [
+            (json!("null"), &[0], "null"),
+            (json!("boolean"), &[1], "true or false"),
+            (json!("integer"), &[2, 3, 4], "an integer"),
+            (json!("number"), &[2, 3, 4, 5], "a number"),
+            (json!("string"), &[6], "a text"),
+            (json!("array"), &[7], "a list"),
+            (json!("object"), &[8], "an object"),
+            (json!("other"), &[0, 1, 2, 3, 4, 5, 6, 7, 8], ""),
+            (
+                json!(["string", "null", "integer"]),
+                &[0, 2, 3, 4, 6],
+                "a text or an integer",
+            ),
+        ];
+        for (kind, fitting, wanted) in cases {
+            for (index, value) in values.iter().enumerate() {
+                let problem = format!("the arguments: must be {wanted}, not {}", found[index]);
+                let expected = Vec::from_iter((!fitting.contains(&index)).then_some(problem));
+                let problems = problems(&json!({"type": kind}), value);
+                assert_eq!(problems, expected, "{kind} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_grow_with_the_number_of_values() {
+        let schema = json!({"items": {"allOf": vec![json!({"minimum": 1}); 5]}});
+        let mut numbers = vec![1; 30_000];
+        numbers[29_999] = 0;
+        let found = problems(&schema, &json!(numbers));
+        let last = "`[29999]` must be at least 1, not 0";
+        assert_eq!(found, [last; 5]);
+    }
+
+    #[test]
+    fn longest_texts_that_are_quoted_are_kept_whole() {
+        let text = |len: usize| "ä".repeat(len);
+        assert_eq!(short(&text(100)), text(100));
+        assert_eq!(short(&text(101)), format!("{}…", text(100)));
+        let found = |len: usize| problems(&json!({"type": "null"}), &json!(text(len)));
+        let expected = |quoted: &str| {
+            [format!(
+                "the arguments: must be null, not the text {quoted}"
+            )]
+        };
+        assert_eq!(found(40), expected(&format!("\"{}\"", text(40))));
+        assert_eq!(found(41), expected(&format!("\"{}\"…", text(40))));
+    }
+
+    #[test]
+    fn no_more_than_five_members_are_named_as_missing() {
+        let schema = json!({"required": ["a", "b", "c", "d", "e", "f", "g"]});
+        let expected = ["a", "b", "c", "d", "e"].map(|name| format!("`{name}` is missing"));
+        assert_eq!(problems(&schema, &json!({})), expected);
+    }
+
+    #[test]
+    fn ranges_of_integer_types_are_no_limits_of_other_types() {
+        let ranges = [
+            ("uint8", 0, 255),
+            ("uint16", 0, 65_535),
+            ("int8", -128, 127),
+            ("int16", -32_768, 32_767),
+        ];
+        for (format, least, most) in ranges {
+            let schema =
+                |format: &str| json!({"format": format, "minimum": least, "maximum": most});
+            assert!(!has_limits(&schema(format)), "{format}");
+            assert!(has_limits(&schema("double")), "{format}");
+            assert!(
+                has_limits(&json!({"format": format, "minimum": least + 1})),
+                "{format}"
+            );
+            assert!(
+                has_limits(&json!({"format": format, "maximum": most - 1})),
+                "{format}"
+            );
+            assert!(
+                has_limits(&json!({"format": format, "exclusiveMinimum": 0})),
+                "{format}"
+            );
+        }
+        assert!(has_limits(&json!({"minimum": 0})));
+        assert!(has_limits(&json!([{"maximum": 255}])));
+        assert!(!has_limits(&json!("minimum")));
+    }
+
+    #[test]
+    fn branch_with_the_fewest_problems_is_reported() {
+        let schema = json!({"anyOf": [{"required": ["a", "b"]}, {"required": ["c"]}, {"required": ["d", "e", "f"]}]});
+        assert_eq!(problems(&schema, &json!({})), ["`c` is missing"]);
+        let schema = json!({"oneOf": [{"type": "null"}, {"required": ["a", "b"]}]});
+        let found = problems(&schema, &json!({}));
+        assert_eq!(found, ["`a` is missing", "`b` is missing"]);
+    }
+
+    #[test]
+    fn further_members_and_items_have_the_schema_of_the_rest() {
+        let schema = json!({
+            "properties": {"a": {"type": "string"}},
+            "additionalProperties": {"type": "integer"},
+        });
+        assert_eq!(problems(&schema, &json!({"a": "b", "c": 1})), [""; 0]);
+        let found = problems(&schema, &json!({"a": "b", "c": {"d": 1}}));
+        assert_eq!(found, ["`c` must be an integer, not an object"]);
+        let schema =
+            json!({"prefixItems": [{"type": "string"}], "items": {"properties": {"a": false}}});
+        let found = problems(&schema, &json!([1, 2, {"a": {}}]));
+        let expected = ["`[0]` must be a text, not 1", "`[2].a` is not allowed"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn problems_of_choices_count_among_the_most_that_are_listed() {
+        let branches = json!([{"type": "object", "required": ["p", "q"]}, {"type": "null"}]);
+        let schema = json!({"items": {"anyOf": branches}});
+        let found = problems(&schema, &json!(vec![json!({}); 1_000]));
+        assert_eq!(found.len(), MAX_PROBLEMS);
     }
 }

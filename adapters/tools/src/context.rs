@@ -244,3 +244,15 @@ impl AskFailure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_accepted_form_is_returned() {
+        assert_eq!(Elicited::Accepted(7).accepted(), Some(7));
+        assert_eq!(Elicited::<u8>::Declined.accepted(), None);
+        assert_eq!(Elicited::<u8>::Cancelled.accepted(), None);
+    }
+}

@@ -53,7 +53,6 @@ fn field(property: &Value, root: &Value) -> Option<Field> {
     let mut members = plain(property, root)?;
     if members.get("type")? == "array" {
         let items = plain(members.get("items")?, root)?;
-        let is_choice = items.contains_key("enum") || items.contains_key("oneOf");
         members.insert(
             "items".to_owned(),
             match items.get("oneOf") {
@@ -62,7 +61,6 @@ fn field(property: &Value, root: &Value) -> Option<Field> {
             },
         );
         members.remove("uniqueItems");
-        is_choice.then_some(())?;
     }
     serde_json::from_value(Value::Object(members)).ok()
 }
@@ -111,4 +109,120 @@ fn plain(property: &Value, root: &Value) -> Option<Map<String, Value>> {
         _ => true,
     });
     Some(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Default, Deserialize, Serialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Plain {
+        #[default]
+        Red,
+        Blue,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Described {
+        /// A cat
+        Cat,
+        /// A dog
+        Dog,
+    }
+
+    fn seven() -> u8 {
+        7
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Wide {
+        #[schemars(extend("format" = "email"))]
+        mail: String,
+        #[schemars(extend("format" = "uuid"))]
+        id: String,
+        #[serde(default)]
+        note: Option<String>,
+        #[serde(default = "seven")]
+        count: u8,
+        /// The colour
+        plain: Option<Plain>,
+        #[serde(default)]
+        first: Plain,
+        described: Option<Described>,
+        plains: BTreeSet<Number>,
+        describeds: Vec<Described>,
+    }
+
+    #[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Number {
+        One,
+        Two,
+    }
+
+    #[test]
+    fn fields_have_one_type_and_only_what_a_form_may_have() {
+        let asked = form::<Wide>("?").expect("all fields are plain");
+        let asked = serde_json::to_value(asked.requested_schema).expect("JSON");
+        let animals =
+            json!([{"const": "cat", "title": "A cat"}, {"const": "dog", "title": "A dog"}]);
+        let fields = json!({
+            "mail": {"type": "string", "format": "email"},
+            "id": {"type": "string"},
+            "note": {"type": "string"},
+            "count": {"type": "integer", "minimum": 0, "maximum": 255, "default": 7},
+            "plain": {"type": "string", "description": "The colour", "enum": ["red", "blue"]},
+            "first": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+            "described": {"type": "string", "oneOf": animals},
+            "plains": {"type": "array", "items": {"type": "string", "enum": ["one", "two"]}},
+            "describeds": {"type": "array", "items": {"anyOf": animals}},
+        });
+        assert_eq!(asked["properties"], fields);
+        let required = json!(["mail", "id", "plains", "describeds"]);
+        assert_eq!(asked["required"], required);
+    }
+
+    #[test]
+    fn form_without_required_fields_names_none() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Optional {
+            note: Option<String>,
+        }
+        let asked = form::<Optional>("?").expect("its field is plain");
+        assert_eq!(asked.requested_schema.required, None);
+    }
+
+    #[test]
+    fn types_without_named_fields_are_no_form() {
+        let error = form::<BTreeMap<String, String>>("?").err();
+        assert!(matches!(error, Some(FormError::NoObject(_))), "{error:?}");
+        let error = form::<Vec<u8>>("?").err();
+        assert!(matches!(error, Some(FormError::NoObject(_))), "{error:?}");
+    }
+
+    #[test]
+    fn field_of_several_types_is_refused() {
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(untagged)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        enum Either {
+            Number(u8),
+            Text(String),
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        struct Mixed {
+            either: Either,
+        }
+        let error = form::<Mixed>("?").err();
+        assert_eq!(error, Some(FormError::Field("either".to_owned())));
+    }
 }

@@ -97,3 +97,29 @@ impl From<Questions> for Messages {
         questions.0.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everlink_types::SamplingMessage;
+
+    use super::*;
+
+    #[test]
+    fn each_question_asks_with_its_key_its_method_and_its_parameters() {
+        let page = ElicitUrlParams::new("Sign in", "https://example.com/");
+        let sample = CreateMessageParams::new(vec![SamplingMessage::user("Capital?")], 10);
+        let questions = Questions::new()
+            .url("page", &page)
+            .sample("capital", &sample)
+            .roots("where");
+        let expected = InputRequired::new()
+            .and_ask("page", "elicitation/create", Payload::of(&page).ok())
+            .and_ask(
+                "capital",
+                "sampling/createMessage",
+                Payload::of(&sample).ok(),
+            )
+            .and_ask("where", "roots/list", "{}".parse().ok());
+        assert!(questions.0 == expected, "{questions:?}");
+    }
+}

@@ -146,4 +146,30 @@ mod tests {
         let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}});
         assert_eq!(Shape::of(&schema), Shape::Text);
     }
+
+    #[test]
+    fn shape_of_choices_is_the_one_that_all_have() {
+        let shape = |schema: Value| Shape::of(&schema);
+        let (text, object) = (json!({"type": "string"}), json!({"type": "object"}));
+        assert_eq!(shape(json!({"anyOf": [text, text]})), Shape::Text);
+        assert_eq!(shape(json!({"oneOf": [object, object]})), Shape::Object);
+        assert_eq!(shape(json!({"oneOf": [text, object]})), Shape::Other);
+        assert_eq!(shape(json!({"type": ["string", "null"]})), Shape::Other);
+        assert_eq!(shape(json!({"type": "null"})), Shape::Null);
+        assert_eq!(shape(json!({"enum": ["a"]})), Shape::Other);
+        assert_eq!(shape(json!({"const": "a"})), Shape::Other);
+        assert_eq!(shape(json!({"$ref": "#/$defs/none"})), Shape::Any);
+        assert_eq!(shape(json!(true)), Shape::Any);
+    }
+
+    #[test]
+    fn title_that_is_not_the_name_of_the_type_is_kept() {
+        #[derive(schemars::JsonSchema)]
+        struct Plain {}
+        #[derive(schemars::JsonSchema)]
+        #[schemars(title = "A title")]
+        struct Titled {}
+        assert_eq!(of_input::<Plain>().get("title"), None);
+        assert_eq!(of_input::<Titled>()["title"], "A title");
+    }
 }

@@ -351,4 +351,35 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn longest_uri_matches_and_a_longer_one_does_not() {
+        let uri = |len: usize| format!("x:{}", "a".repeat(len - 2));
+        assert!(variables("x:{+a}", &uri(MAX_URI)).is_some());
+        assert_eq!(variables("x:{+a}", &uri(MAX_URI + 1)), None);
+    }
+
+    #[test]
+    fn query_that_does_not_fit_leaves_no_variables_behind() {
+        // The last query is tried first. It has an unknown name before a known one.
+        let found = variables("x:{+p}-{?q}", "x:a-?y=1-?q=b-?z=1&q=2");
+        let expected = pairs(&[("p", "a-?y=1"), ("q", "b-?z=1"), ("q", "2")]);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn variable_gives_back_what_later_variables_need() {
+        let found = variables("x:{a}-{b}-{c}.{d}", "x:1-2-3-4.5.6");
+        let expected = pairs(&[("a", "1-2"), ("b", "3"), ("c", "4.5"), ("d", "6")]);
+        assert_eq!(found, expected);
+        assert_eq!(variables("x:{a}{b}{c}", "x:12"), None);
+        let found = variables("x:{a}{b}{c}", "x:é23");
+        assert_eq!(found, pairs(&[("a", "é"), ("b", "2"), ("c", "3")]));
+    }
+
+    #[test]
+    fn names_may_have_dots_dashes_and_underscores() {
+        let found = variables("x:{a.b}/{c-d}{?e_f}", "x:1/2?e_f");
+        assert_eq!(found, pairs(&[("a.b", "1"), ("c-d", "2"), ("e_f", "")]));
+    }
 }

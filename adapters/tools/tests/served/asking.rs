@@ -3,7 +3,7 @@
 use everlink::Payload;
 use everlink::protocol::{ClientCapabilities, Version, code};
 use everlink::server::InputRequired;
-use everlink_tools::types::{CreateMessageParams, ElicitResult, SamplingMessage};
+use everlink_tools::types::{CreateMessageParams, ElicitResult, ElicitUrlParams, SamplingMessage};
 use everlink_tools::{Elicited, JsonSchema, Reply, Tools, form};
 use serde::Deserialize;
 use serde_json::json;
@@ -205,4 +205,26 @@ fn input_that_is_required_first_comes_with_the_next_call() {
 #[expect(dead_code, reason = "only its schema is used")]
 struct Name {
     name: String,
+}
+
+#[test]
+fn user_is_asked_to_visit_a_page() {
+    run(async {
+        let tools = Tools::new("tests", "1.0").tool("ask", "", async |(): (), context| {
+            let page = ElicitUrlParams::new("Sign in", "https://example.com/");
+            Ok(format!("{:?}", context.elicit_url(page).await?))
+        });
+        let served = Served::new(&tools).await;
+        let link = served.link_with(Version::V2026_07_28, |config| {
+            config.capabilities = ClientCapabilities::default().with_elicitation_url();
+        });
+        for (action, expected) in [("accept", "Accept"), ("cancel", "Cancel")] {
+            let asked = answer_with(&link, json!({"action": action}));
+            assert_eq!(text(&call_tool(&link, "ask", json!({})).await), expected);
+            assert_eq!(
+                asked.await.expect("it asked")["url"],
+                "https://example.com/"
+            );
+        }
+    });
 }

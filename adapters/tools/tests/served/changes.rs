@@ -1,10 +1,14 @@
 //! Changes of a set while it is served.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use everlink::client::Event;
 use everlink::protocol::{Era, Version};
 use everlink::{Change, List, Watch};
 use everlink_tokio::{Events, Link};
-use everlink_tools::Tools;
+use everlink_tools::{JsonSchema, Tools};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::support::{Served, call, call_tool, run, text};
@@ -107,5 +111,57 @@ fn subscribers_learn_that_a_resource_changed() {
             next_change(&mut events).await,
             Change::Resource { uri: "a:b".into() }
         );
+    });
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: String,
+}
+
+/// Calls the tool `where` of a server with `eu` as argument and this value in the field. Returns the status line.
+async fn call_with_field(served: &Served, region: &str) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+    });
+    let params = json!({"name": "where", "arguments": {"region": "eu"}, "_meta": meta});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let (address, body) = (served.address(), body.to_string());
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+         Mcp-Method: tools/call\r\nMcp-Name: where\r\nMcp-Param-Region: {region}\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(address).expect("a server");
+    let response = tokio::task::spawn_blocking(move || {
+        socket.write_all(request.as_bytes()).expect("it is sent");
+        let mut response = String::new();
+        socket.read_to_string(&mut response).expect("a response");
+        response
+    });
+    let response = response.await.expect("no panic");
+    response.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn header_fields_are_compared_for_a_tool_that_was_added_while_the_set_is_served() {
+    run(async {
+        let tools = Tools::new("tests", "1.0").tool("one", "", async |(): (), _| Ok("1"));
+        let served = Served::new(&tools).await;
+        tools.attach(&served.service);
+        tools
+            .clone()
+            .tool("where", "", async |place: Place, _| Ok(place.region));
+        // The server runs what it was told before in order.
+        served.service.stats().await.expect("it runs");
+        let refused = call_with_field(&served, "us").await;
+        assert!(refused.contains(" 400 "), "{refused}");
+        let accepted = call_with_field(&served, "eu").await;
+        assert!(accepted.contains(" 200 "), "{accepted}");
     });
 }

@@ -279,3 +279,86 @@ fn other_methods_are_answered_and_unknown_ones_refused() {
         assert_eq!(error.expect_err("unknown").code, code::METHOD_NOT_FOUND);
     });
 }
+
+#[test]
+fn resources_and_templates_are_listed_until_they_are_removed() {
+    run(async {
+        let tools = library();
+        let link = serve(&tools).await;
+        let listed = async |method: &'static str, key: &str, member: &str| {
+            let listed = call(&link, method, json!({})).await;
+            let items = listed[key].as_array().expect("a list").iter();
+            items
+                .map(|item| item[member].as_str().expect("a text").to_owned())
+                .collect::<Vec<_>>()
+        };
+        let resources = listed("resources/list", "resources", "uri").await;
+        assert_eq!(resources, ["lib://motto", "lib://logo"]);
+        let (method, key) = ("resources/templates/list", "resourceTemplates");
+        let templates = listed(method, key, "uriTemplate").await;
+        assert_eq!(templates, ["lib://{book}/{number}"]);
+        for is_there in [true, false] {
+            assert_eq!(tools.remove_resource("lib://logo"), is_there);
+            assert_eq!(tools.remove_template("lib://{book}/{number}"), is_there);
+        }
+        for uri in ["lib://logo", "lib://moby/7"] {
+            let error = try_call(&link, "resources/read", json!({"uri": uri})).await;
+            error.expect_err("it is removed");
+        }
+    });
+}
+
+#[test]
+fn prompt_can_be_removed_once() {
+    run(async {
+        let tools = prompts();
+        let link = serve(&tools).await;
+        assert!(tools.remove_prompt("hello"));
+        assert!(!tools.remove_prompt("hello"));
+        let error = try_call(&link, "prompts/get", json!({"name": "hello"})).await;
+        assert_eq!(error.expect_err("removed").text(), "Unknown prompt: hello");
+    });
+}
+
+#[test]
+fn resources_are_offered_with_a_resource_or_a_template() {
+    let is_offered = |tools: Tools| tools.offer().capabilities.offers(ServerFeature::Resources);
+    let empty = || Tools::new("tests", "1.0");
+    assert!(is_offered(empty().resource("a:b", "c", async |_| Ok("d"))));
+    let template = empty().template("a:{book}/{number}", "c", async |_: Page, _| Ok("d"));
+    assert!(is_offered(template));
+    assert!(!is_offered(empty().tool("t", "", async |(): (), _| Ok(()))));
+}
+
+#[test]
+fn variables_of_a_template_are_completed() {
+    run(async {
+        let template = "lib://{book}/{number}";
+        let tools = library().complete_template(template, "book", async |typed, _| {
+            Ok(typed.matching(["moby dick", "emma"]))
+        });
+        let link = serve(&tools).await;
+        let complete = async |uri: &str| {
+            let params = json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "book", "value": "mo"}});
+            try_call(&link, "completion/complete", params).await
+        };
+        let found = complete(template).await.expect("it exists");
+        assert_eq!(found["completion"]["values"], json!(["moby dick"]));
+        let error = complete("lib://{other}").await.expect_err("there is none");
+        assert_eq!(error.text(), "Unknown resource template: lib://{other}");
+    });
+}
+
+/// The specification allows only texts.
+#[test]
+fn numbers_as_arguments_of_a_prompt_are_read_as_their_text_and_null_as_absent() {
+    run(async {
+        let link = serve(&prompts()).await;
+        for (lines, expected) in [(json!(3), "Some(3)"), (json!(null), "None")] {
+            let arguments = json!({"code": "x", "lines": lines});
+            let params = json!({"name": "review", "arguments": arguments});
+            let prompt = call(&link, "prompts/get", params).await;
+            assert_eq!(prompt["messages"][1]["content"]["text"], expected);
+        }
+    });
+}

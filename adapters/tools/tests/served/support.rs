@@ -39,6 +39,12 @@ impl Served {
         Served { service, url }
     }
 
+    /// The host and port of the server.
+    pub(crate) fn address(&self) -> &str {
+        let (_, rest) = self.url.split_once("://").expect("a URL");
+        rest.split_once('/').expect("a path").0
+    }
+
     /// A link that speaks only this version.
     pub(crate) fn link(&self, version: Version) -> Link {
         self.link_with(version, |_| {})

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use everlink::ErrorObject;
-use everlink::protocol::{Version, code};
+use everlink::client::Event;
+use everlink::protocol::{LogLevel, Version, code};
 use everlink::server::Progress;
+use everlink::{Config, ErrorObject, Watch};
+use everlink_tokio::http::{Access, Connector, Protection, serve_protected};
 use everlink_tools::types::{CallToolResult, Content, Tool};
 use everlink_tools::{Error, JsonSchema, Reply, Tools, WithText};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::support::{Served, call_tool, run, serve, text, try_call};
 
@@ -325,5 +328,132 @@ fn function_can_take_a_while() {
             text(&call_tool(&serve(&tools).await, "sleep", json!({})).await),
             "awake"
         );
+    });
+}
+
+#[test]
+fn structured_content_of_a_reply_reaches_legacy_clients_only_as_an_object() {
+    let tool = |name: &'static str, content: Value| {
+        let mut result = CallToolResult::new(vec![Content::text("a")]);
+        result.structured_content = Some(content);
+        move |tools: Tools| {
+            tools.tool(name, "", move |(): (), _| {
+                std::future::ready(Ok(Reply::from(result.clone())))
+            })
+        }
+    };
+    let tools = tool("list", json!([1]))(Tools::new("tests", "1.0"));
+    let tools = tool("object", json!({"a": 1}))(tools);
+    run(async {
+        let served = Served::new(&tools).await;
+        let (legacy, modern) = (
+            served.link(Version::V2025_11_25),
+            served.link(Version::V2026_07_28),
+        );
+        let list = call_tool(&modern, "list", json!({})).await;
+        assert_eq!(list["structuredContent"], json!([1]));
+        let list = call_tool(&legacy, "list", json!({})).await;
+        assert_eq!((list.get("structuredContent"), text(&list)), (None, "a"));
+        for link in [legacy, modern] {
+            let object = call_tool(&link, "object", json!({})).await;
+            assert_eq!(object["structuredContent"], json!({"a": 1}));
+        }
+    });
+}
+
+#[test]
+fn object_with_a_schema_by_hand_is_structured_content_for_legacy_clients() {
+    run(async {
+        let mut tool = Tool::new("t");
+        tool.output_schema = Some(json!({"type": "object"}));
+        let tools = Tools::new("tests", "1.0").tool_as(tool, async |(): (), _| Ok(json!({"n": 1})));
+        let link = Served::new(&tools).await.link(Version::V2025_11_25);
+        let result = call_tool(&link, "t", json!({})).await;
+        assert_eq!(result["structuredContent"], json!({"n": 1}));
+        let listed = crate::support::call(&link, "tools/list", json!({})).await;
+        assert_eq!(
+            listed["tools"][0]["outputSchema"],
+            json!({"type": "object"})
+        );
+    });
+}
+
+/// The type is trusted, because comparing every result with its schema takes time.
+#[test]
+fn result_of_a_type_is_compared_with_its_schema_only_for_numbers_that_are_not_finite() {
+    #[derive(Serialize, JsonSchema)]
+    struct Wrong {
+        #[schemars(with = "String")]
+        text: u8,
+        maybe: Option<f64>,
+    }
+    run(async {
+        let tools = Tools::new("tests", "1.0").tool("t", "", async |maybe: Maybe, _| {
+            Ok(Wrong {
+                text: 1,
+                maybe: maybe.maybe,
+            })
+        });
+        let link = serve(&tools).await;
+        for maybe in [json!(1.5), json!(null)] {
+            let result = call_tool(&link, "t", json!({"maybe": maybe})).await;
+            let expected = json!({"text": 1, "maybe": maybe});
+            assert_eq!(result["structuredContent"], expected);
+        }
+    });
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Maybe {
+    maybe: Option<f64>,
+}
+
+#[test]
+fn text_that_a_function_logs_reaches_its_client() {
+    run(async {
+        let tools =
+            Tools::new("tests", "1.0")
+                .with_logging()
+                .tool("t", "", async |(): (), context| {
+                    context.log_text(LogLevel::Warning, "it is late");
+                    Ok(())
+                });
+        let link = Served::new(&tools)
+            .await
+            .link_with(Version::V2026_07_28, |config| {
+                config.watch = Watch::none().and_logs(LogLevel::Info);
+            });
+        let mut events = link.events();
+        call_tool(&link, "t", json!({})).await;
+        loop {
+            let event = events.recv().await.expect("the link lives");
+            if let Event::Log { level, data, .. } = &*event {
+                let logged = (*level, data.as_str());
+                assert_eq!(logged, (LogLevel::Warning, r#""it is late""#));
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn function_sees_the_user_of_its_request() {
+    run(async {
+        let tools = Tools::new("tests", "1.0").tool("who", "", async |(): (), context| {
+            Ok(format!("{:?}", context.user()))
+        });
+        let link = serve(&tools).await;
+        assert_eq!(text(&call_tool(&link, "who", json!({})).await), "None");
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+        let protection =
+            Protection::fixed(async |token| (token == "t").then(|| Access::new("Ada", [""; 0])));
+        let _service = serve_protected(listener, tools.config(), protection, tools.handler());
+        let connector = Connector::new().with_bearer("t").expect("a token");
+        let config = Config::http("tests", "1.0", &url).expect("a URL");
+        let link = connector.connect(config).expect("a runtime");
+        let who = call_tool(&link, "who", json!({})).await;
+        assert_eq!(text(&who), "Some(\"Ada\")");
     });
 }
