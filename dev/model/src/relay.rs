@@ -408,6 +408,7 @@ impl Case for Guarded {
         }
         view.plain((case.refusals.get(), case.is_stalled, case.is_lossy));
         view.plain((case.unread, case.host as u8, case.met));
+        view.since(world.now, Some(case.sent), SILENT);
         view.plain(case.handshakes.0 - case.handshakes.1);
         case.conversation.look(view);
         case.client.look(view);
@@ -483,9 +484,10 @@ impl Guarded {
 
     /// The host ends. If it was silent before, it gets no failures any more.
     fn leaves(&mut self, now: Instant) {
+        let is_silent = !self.conversation.has_ended() && self.sent + SILENT <= now;
         let (said, _) = self.conversation.ended();
         self.said(said);
-        if self.sent + SILENT <= now {
+        if is_silent {
             self.conversation.release();
         }
     }

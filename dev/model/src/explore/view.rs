@@ -66,11 +66,8 @@ const NAMED: [(&str, Of); 28] = [
 /// Hexadecimal digits in a row are an id if they are as many.
 const LONG: usize = 16;
 
-/// The prefix of a sealed state. No two sealed states are the same.
-const SEALED: &[u8] = b"everlink.";
-
-/// The text with which a relay tells how the epoch before ended. It is left out up to the end of the string.
-const CAUSE: &[u8] = b"(what happened to the server: ";
+/// What is left out up to the end of its string: a sealed state, because no two are the same, and how the epoch before ended, as a relay tells it.
+const LEFT_OUT: [&[u8]; 2] = [b"everlink.", b"(what happened to the server: "];
 
 /// Everything that was seen.
 #[derive(Clone, Debug)]
@@ -176,16 +173,19 @@ impl StateView {
         &self.text
     }
 
-    /// Sees a text, or any bytes.
+    /// Sees a text, or any bytes. What follows on a mark of [`LEFT_OUT`] is left out up to the end of the string.
     pub(crate) fn text(&mut self, text: &[u8]) {
-        let caused = text.windows(CAUSE.len()).position(|part| part == CAUSE);
-        let Some(at) = caused else {
+        let after = |mark: &&[u8]| {
+            let at = text.windows(mark.len()).position(|part| part == *mark);
+            at.map(|at| at + mark.len())
+        };
+        let Some(at) = LEFT_OUT.iter().filter_map(after).min() else {
             return self.whole(text);
         };
-        let (before, cause) = text.split_at(at + CAUSE.len());
-        let end = cause.iter().position(|byte| *byte == b'"');
+        let (before, left_out) = text.split_at(at);
+        let end = left_out.iter().position(|byte| *byte == b'"');
         self.whole(before);
-        self.text(&cause[end.unwrap_or(cause.len())..]);
+        self.text(&left_out[end.unwrap_or(left_out.len())..]);
     }
 
     /// Sees a text in which only times are left out.
@@ -221,10 +221,6 @@ impl StateView {
     /// Sees the number at the beginning of `rest`. Returns its length.
     fn number(&mut self, before: &[u8], rest: &[u8]) -> usize {
         let len = digits(rest);
-        if before.ends_with(SEALED) {
-            let end = rest.iter().position(|byte| *byte == b'"');
-            return end.unwrap_or(rest.len());
-        }
         // A question in the place of a result has the number of its ask as its key.
         let is_key = before.ends_with(b"\"") && rest[len..].starts_with(b"\":");
         let key = is_key.then_some(Of::Ask);
