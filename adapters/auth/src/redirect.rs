@@ -386,12 +386,17 @@ mod tests {
         let listener = listen(&Redirect::default(), None);
         let address = ("127.0.0.1", port(&listener));
         let connect = || TcpStream::connect(address).expect("it listens");
-        let silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+        let mut silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
         let mut last = connect();
         last.set_read_timeout(Some(REQUEST_TIMEOUT))
             .expect("a timeout");
         let read = last.read(&mut [0]);
         assert!(!matches!(read, Ok(1)), "it is closed: {read:?}");
+        let mut newest = silent.pop().expect("one of them");
+        write!(newest, "GET /callback?code=1 HTTP/1.1\r\n\r\n").expect("it is open");
+        let mut shown = String::new();
+        newest.read_to_string(&mut shown).expect("a page");
+        assert!(shown.contains("You are signed in"), "{shown}");
         drop(silent);
         // The threads of the others end soon.
         let is_served = (0..400).any(|_| {
@@ -415,5 +420,42 @@ mod tests {
             TcpStream::connect(address).is_err()
         });
         assert!(is_over);
+    }
+
+    /// Sockets that are accepted from one that does not block inherit that on some systems.
+    #[test]
+    fn connection_blocks_until_the_request_comes_but_not_for_ever() {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = socket.local_addr().expect("an address");
+        let mut client = TcpStream::connect(address).expect("it listens");
+        let (browser, _) = socket.accept().expect("a connection");
+        browser.set_nonblocking(true).expect("it is set");
+        let same = browser.try_clone().expect("the same socket");
+        let connections = Connections {
+            path: "/callback".into(),
+            success_url: None,
+            answer: |_| Page::SignedIn,
+        };
+        let served = thread::spawn(move || serve(browser, &connections));
+        thread::sleep(PAUSE);
+        write!(client, "GET /callback?code=1 HTTP/1.1\r\n\r\n").expect("it is sent");
+        served.join().expect("no panic").expect("a request");
+        for timeout in [same.read_timeout(), same.write_timeout()] {
+            assert_eq!(timeout.expect("a socket"), Some(REQUEST_TIMEOUT));
+        }
+        drop(same);
+        let mut shown = String::new();
+        client.read_to_string(&mut shown).expect("a page");
+        assert!(shown.contains("You are signed in"), "{shown}");
+    }
+
+    /// Unread data at the end of a connection would reset it.
+    #[test]
+    fn long_head_is_read_to_its_end() {
+        let listener = listen(&Redirect::default(), None);
+        let cookie = "a".repeat(12 << 10);
+        let request = format!("GET /callback?code=1 HTTP/1.1\r\nCookie: {cookie}\r\n\r\n");
+        let page = page(&listener, request);
+        assert!(page.contains("You are signed in"), "{page}");
     }
 }

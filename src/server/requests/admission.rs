@@ -207,3 +207,16 @@ pub(crate) fn too_many(most: usize) -> ErrorObject {
     let text = alloc::format!("{most} requests are not answered yet; ask again when some are");
     ErrorObject::new(code::INTERNAL_ERROR, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_behind_a_relay_decides_about_methods_that_the_version_of_the_client_lacks() {
+        for name in [names::SERVER_DISCOVER, names::SUBSCRIPTIONS_LISTEN] {
+            assert_eq!(Service::of(name, false, true), Service::Application);
+            assert_ne!(Service::of(name, true, true), Service::Application);
+        }
+    }
+}

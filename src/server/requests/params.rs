@@ -392,4 +392,27 @@ mod tests {
         let without = Params::read(Some(Json::read("{}").unwrap()), "");
         assert!(without.trace_context().is_none());
     }
+
+    #[test]
+    fn member_of_the_terms_beside_those_that_are_known_is_ambiguous_however_often() {
+        let members = [
+            (meta::PROTOCOL_VERSION, r#""v""#),
+            (meta::CLIENT_CAPABILITIES, "{}"),
+            (meta::CLIENT_INFO, "{}"),
+        ];
+        let members = members.map(|(key, value)| alloc::format!(r#""{key}":{value}"#));
+        let terms = members.join(",");
+        let read = |beside: &str| {
+            let text = alloc::format!(r#"{{"_meta":{{{terms}{beside}}}}}"#);
+            let params = Params::read(Some(Json::read(&text).unwrap()), &terms);
+            (params.are_terms_known, params.is_ambiguous)
+        };
+        assert_eq!(read(""), (true, false));
+        for member in &members {
+            for times in 1..=4 {
+                let beside = alloc::format!(",{member}").repeat(times);
+                assert_eq!(read(&beside), (true, true), "{beside}");
+            }
+        }
+    }
 }

@@ -966,6 +966,20 @@ fn session_restored_before_the_offer_gets_changes_and_replies() {
 }
 
 #[test]
+fn session_restored_before_the_offer_gets_changes_although_an_older_one_has_ended() {
+    let (mut one, mut other) = servers_with_shared_stores(false);
+    let sessions = [(); 2].map(|()| one.open_session("2025-11-25"));
+    one.store.leave();
+    let streams = sessions.clone().map(|session| other.send(session.get()));
+    other.send(sessions[0].delete());
+    other.with_server(|server, now| server.offer(now, full_offer()));
+    other.publish(Change::List(List::Tools));
+    assert_eq!(other.messages(streams[1]).len(), 1);
+    one.finish();
+    other.finish();
+}
+
+#[test]
 fn cancelled_request_that_waits_for_the_offer_ends_its_exchange() {
     let (mut one, mut other) = servers_with_shared_stores(false);
     let session = one.open_session("2025-11-25");

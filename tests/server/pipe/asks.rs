@@ -1775,3 +1775,30 @@ fn request_for_an_unoffered_capability_never_reaches_the_application() {
     assert!(harness.requests().is_empty());
     harness.finish();
 }
+
+#[test]
+fn debug_text_of_a_server_counts_its_open_asks() {
+    let mut harness = Harness::modern(config());
+    let (_, request) = harness.call_tool("asks");
+    let shows = |harness: &Harness, text: &str| format!("{:?}", harness.server).contains(text);
+    assert!(shows(&harness, "asks_open: 0,"));
+    harness.ask_for_roots(request);
+    harness.ask_for_roots(request);
+    assert!(shows(&harness, "asks_open: 2,"));
+    harness.finish();
+}
+
+/// F-101: a legacy request is new, whatever it carries.
+#[test]
+fn f_101_legacy_request_with_the_state_of_a_modern_one_is_refused_after_shutdown() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let id = harness.modern_call("tools/call", json!({"name": "asks"}));
+    harness.ask_for_roots(harness.newest_request());
+    let state = harness.round(&id)["requestState"].clone();
+    harness.shutdown();
+    let params = json!({"name": "asks", "requestState": state, "inputResponses": {}});
+    let legacy = harness.plain_call("tools/call", params);
+    harness.error(&legacy);
+    assert_eq!(harness.requests().len(), 1);
+    harness.finish();
+}

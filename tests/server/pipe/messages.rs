@@ -649,36 +649,38 @@ fn request_carries_version_and_capabilities_in_its_body() {
     harness.finish();
 }
 
-/// The server remembers the terms of its last client as they were written. It finds a second value also beside them.
+/// The server remembers the terms of its last client as they were written, if they name the client. It finds a second value also beside them.
 #[test]
 fn request_with_two_values_of_one_member_is_refused() {
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
-    let terms = format!(r#"{version},"io.modelcontextprotocol/clientCapabilities":{{}}"#);
+    let unnamed = format!(r#"{version},"io.modelcontextprotocol/clientCapabilities":{{}}"#);
     let client = r#""io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}"#;
-    let mut harness = Harness::modern(config());
-    let mut send = |id: u64, params: &str| {
-        let head = format!(r#""jsonrpc":"2.0","id":{id},"method":"tools/call""#);
-        harness.send_line(&format!(
-            "{{{head},\"params\":{{\"name\":\"a\",{params}}}}}"
-        ));
-        let reply = harness.replies(&json!(id)).pop().cloned();
-        reply.map(|reply| reply["error"]["code"].clone())
-    };
-    let meta = format!("\"_meta\":{{{terms}}}");
-    assert_eq!(send(1, &meta), None, "it is served");
-    assert_eq!(send(2, &meta), None, "its terms are known");
-    for (id, params) in (3..).zip([
-        format!("\"_meta\":{{{terms},{version}}}"),
-        format!("\"_meta\":{{{terms},{client},{client}}}"),
-        format!("\"_meta\":{{{terms},{terms},{client}}}"),
-        format!("\"_meta\":{{{terms},{terms},{terms}}}"),
-        format!("\"_meta\":1,{meta}"),
-        format!("{meta},{meta}"),
-        format!("{meta},\"name\":\"b\""),
-    ]) {
-        assert_eq!(send(id, &params), Some(json!(-32602)), "{params}");
+    for terms in [unnamed.clone(), format!("{unnamed},{client}")] {
+        let mut harness = Harness::modern(config());
+        let mut send = |id: u64, params: &str| {
+            let head = format!(r#""jsonrpc":"2.0","id":{id},"method":"tools/call""#);
+            harness.send_line(&format!(
+                "{{{head},\"params\":{{\"name\":\"a\",{params}}}}}"
+            ));
+            let reply = harness.replies(&json!(id)).pop().cloned();
+            reply.map(|reply| reply["error"]["code"].clone())
+        };
+        let meta = format!("\"_meta\":{{{terms}}}");
+        assert_eq!(send(1, &meta), None, "it is served");
+        assert_eq!(send(2, &meta), None, "it is served again");
+        for (id, params) in (3..).zip([
+            format!("\"_meta\":{{{terms},{version}}}"),
+            format!("\"_meta\":{{{terms},{client},{client}}}"),
+            format!("\"_meta\":{{{terms},{terms},{client}}}"),
+            format!("\"_meta\":{{{terms},{terms},{terms}}}"),
+            format!("\"_meta\":1,{meta}"),
+            format!("{meta},{meta}"),
+            format!("{meta},\"name\":\"b\""),
+        ]) {
+            assert_eq!(send(id, &params), Some(json!(-32602)), "{params}");
+        }
+        harness.finish();
     }
-    harness.finish();
 }
 
 /// They mean something only where a modern request can wait for input.

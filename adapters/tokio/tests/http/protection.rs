@@ -1,8 +1,11 @@
 //! Servers that are protected with OAuth.
 
 use axum::Router;
+use axum::http::Request;
 use everlink::{Config, Dialect};
-use everlink_tokio::http::{Access, Connector, Protection, protected_router, serve_protected};
+use everlink_tokio::http::{
+    Access, Connector, Protection, User, protected_router, serve_protected,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -194,5 +197,69 @@ fn fixed_tokens_need_no_authorization_server_and_have_no_metadata() {
         link.ready().await.expect("the token is valid");
         link.shutdown().await.expect("the link shuts down");
         service.shutdown().await.expect("the service shuts down");
+    });
+}
+
+#[test]
+fn metadata_is_json_that_pages_of_all_origins_may_read_and_keep_for_an_hour() {
+    run_isolated(async || {
+        let (listener, address, protection) = listen().await;
+        let (_tools, handler) = tools();
+        let service = serve_protected(listener, server_config(), protection, handler);
+        let path = "/.well-known/oauth-protected-resource";
+        let response = get(&address, path, "").await.to_ascii_lowercase();
+        for field in [
+            "content-type: application/json",
+            "cache-control: max-age=3600",
+            "access-control-allow-origin: *",
+        ] {
+            assert!(response.contains(&format!("\r\n{field}\r\n")), "{response}");
+        }
+        service.shutdown().await.expect("the service shuts down");
+    });
+}
+
+#[test]
+fn metadata_of_a_server_at_the_root_is_at_one_path() {
+    let protection = Protection::new("https://mcp.example/", ["https://a.example"], verify);
+    let protection = protection.expect("a URL");
+    let path = "/.well-known/oauth-protected-resource";
+    assert_eq!(protection.metadata_paths(), Some([path, path]));
+    let metadata: Value =
+        serde_json::from_str(&protection.metadata().expect("it has some")).expect("JSON");
+    assert_eq!(metadata["resource"], "https://mcp.example/");
+    assert_eq!(metadata.get("scopes_supported"), None);
+}
+
+#[test]
+fn request_that_is_let_in_has_its_user_and_no_longer_its_token() {
+    run_isolated(async || {
+        let protection = Protection::fixed(verify);
+        let request = |authorization: &str| {
+            let request = Request::builder().header("authorization", authorization);
+            request.body(()).expect("a request")
+        };
+        let admitted = protection.admit(request("bearer  sesame ")).await;
+        let admitted = admitted.expect("the token is valid");
+        assert_eq!(admitted.headers().get("authorization"), None);
+        let user = admitted.extensions().get::<User>();
+        assert_eq!(user, Some(&User("Ali Baba".to_owned())));
+        for other in ["Bearer", "Bearer ", "Bearer   ", "sesame"] {
+            let refused = protection.admit(request(other)).await;
+            let refused = refused.expect_err("there is no token");
+            assert_eq!(refused.headers()["www-authenticate"], "Bearer", "{other}");
+        }
+    });
+}
+
+/// A browser asks without credentials whether a page may send a request.
+#[test]
+fn question_of_a_browser_is_let_in_without_a_token() {
+    run_isolated(async || {
+        let request = Request::builder().method("OPTIONS").body(());
+        let protection = Protection::fixed(verify);
+        let admitted = protection.admit(request.expect("a request")).await;
+        let admitted = admitted.expect("it needs no token");
+        assert_eq!(admitted.extensions().get::<User>(), None);
     });
 }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use everlink::http::{Fields, ResponseHead, Verb};
-use everlink::{Epoch, Input, Output, StreamId};
+use everlink::{Epoch, FaultKind, Input, Output, StreamId};
 use everlink_tokio::Transport;
-use everlink_tokio::http::{ServerTransport, User};
+use everlink_tokio::http::{Endpoint, ServerTransport, User};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -40,6 +40,86 @@ fn request_is_reported_as_head_body_and_end() {
         assert!(
             matches!(harness.next_input().await, Input::End { stream: of, faults } if of == stream && faults.is_empty())
         );
+    });
+}
+
+#[test]
+fn head_is_reported_before_its_body_comes_in_pieces() {
+    run_isolated(async || {
+        let mut harness = Harness::start().await;
+        let (head, _) = REQUEST.split_at(REQUEST.len() - 2);
+        let mut client = harness.send_request(head).await;
+        assert!(matches!(harness.next_input().await, Input::Request { .. }));
+        let mut body = Vec::new();
+        for piece in [b"{", b"}"] {
+            client.write_all(piece).await.expect("it listens");
+            let Input::Bytes { bytes, .. } = harness.next_input().await else {
+                panic!("a piece of the body");
+            };
+            body.extend_from_slice(&bytes);
+        }
+        assert_eq!(body, b"{}");
+        let end = harness.next_input().await;
+        assert!(matches!(end, Input::End { faults, .. } if faults.is_empty()));
+    });
+}
+
+#[test]
+fn body_that_breaks_off_ends_with_a_fault() {
+    run_isolated(async || {
+        for sent in ["", "{"] {
+            let mut harness = Harness::start().await;
+            let (head, _) = REQUEST.split_at(REQUEST.len() - 2);
+            let mut client = harness.send_request(&format!("{head}{sent}")).await;
+            client.shutdown().await.expect("it listens");
+            let faults = loop {
+                if let Input::End { faults, .. } = harness.next_input().await {
+                    break faults;
+                }
+            };
+            let kinds: Vec<_> = faults.iter().map(|fault| fault.kind()).collect();
+            assert_eq!(kinds, [FaultKind::Read], "{sent}");
+        }
+    });
+}
+
+#[test]
+fn connection_with_a_request_is_kept_while_silent_ones_are_displaced() {
+    run_isolated(async || {
+        let mut harness = Harness::with_endpoint(|endpoint| endpoint.with_connections(4)).await;
+        let mut asking = harness.send_request(REQUEST).await;
+        let stream = harness.next_request().await;
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            silent.push(harness.send_request("").await);
+        }
+        let read = silent[0].read(&mut [0]).await;
+        assert_eq!(read.expect("the end"), 0, "it is displaced");
+        harness.respond(stream, "whole", true);
+        read_until(&mut asking, "whole").await;
+    });
+}
+
+#[test]
+fn connection_with_a_response_is_kept_while_those_that_wait_for_one_are_displaced() {
+    run_isolated(async || {
+        let mut harness = Harness::with_endpoint(|endpoint| endpoint.with_connections(4)).await;
+        let mut answered = harness.send_request(REQUEST).await;
+        let stream = harness.next_request().await;
+        harness.respond(stream, "whole", true);
+        read_until(&mut answered, "whole").await;
+        let mut asking = Vec::new();
+        for _ in 0..8 {
+            asking.push(harness.send_request(REQUEST).await);
+            harness.next_request().await;
+        }
+        let read = asking[0].read(&mut [0]).await;
+        assert_eq!(read.expect("the end"), 0, "it is displaced");
+        let sent = answered.write_all(REQUEST.as_bytes()).await;
+        sent.expect("it is open");
+        let stream = harness.next_request().await;
+        harness.respond(stream, "again", true);
+        read_until(&mut answered, "again").await;
     });
 }
 
@@ -397,9 +477,14 @@ struct Harness {
 
 impl Harness {
     async fn start() -> Harness {
+        Harness::with_endpoint(|endpoint| endpoint).await
+    }
+
+    async fn with_endpoint(change: impl FnOnce(Endpoint) -> Endpoint) -> Harness {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (endpoint, transport) = ServerTransport::new();
+        let endpoint = change(endpoint);
         let listening = async move {
             let forever = std::future::pending();
             endpoint.listen(listener, forever, Duration::ZERO).await

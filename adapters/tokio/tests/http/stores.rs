@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everlink::server::{DriverStorage, Http, MemoryStore, Replay};
-use everlink::{Input, StoreAnswer};
+use everlink::{Input, StoreAnswer, StoreRequest};
 use everlink_tokio::Service;
 use everlink_tokio::http::{MemoryNode, SharedMemory, Store, StorePort, serve, serve_with_store};
 use serde_json::{Value, json};
@@ -93,6 +93,14 @@ struct TestServer {
 
 impl TestServer {
     async fn start(instance: u32, store: Option<&TestStore>) -> TestServer {
+        let node = store.map(|store| TestNode {
+            store: store.clone(),
+            node: store.memory.for_server(instance),
+        });
+        TestServer::start_with(instance, node).await
+    }
+
+    async fn start_with(instance: u32, store: Option<impl Store>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut storage = DriverStorage::new(instance);
@@ -100,13 +108,7 @@ impl TestServer {
         let config = server_config().with_http(Http::new().with_storage(storage));
         let (_, handler) = tools();
         let service = match store {
-            Some(store) => {
-                let node = TestNode {
-                    store: store.clone(),
-                    node: store.memory.for_server(instance),
-                };
-                serve_with_store(listener, config, node, handler)
-            }
+            Some(store) => serve_with_store(listener, config, store, handler),
             None => serve(listener, config, handler),
         };
         TestServer { address, service }
@@ -206,5 +208,102 @@ fn server_without_the_store_that_its_config_names_gives_503() {
         let server = TestServer::start(1, None).await;
         assert_eq!(server.ping("any").await.0, 503);
         server.stop().await;
+    });
+}
+
+#[test]
+fn servers_share_a_store_in_memory_and_take_over_from_one_that_ended() {
+    run_isolated(async || {
+        let memory = SharedMemory::new(MemoryStore::new(8, Replay::default()));
+        let start = async |instance| {
+            let node = memory.for_server(instance);
+            TestServer::start_with(instance, Some(node)).await
+        };
+        let (one, other) = (start(1).await, start(2).await);
+        let session = one.open_session().await;
+        assert_eq!(other.ping(&session).await.0, 200);
+        one.stop().await;
+        assert_eq!(other.ping(&session).await.0, 200);
+        other.stop().await;
+    });
+}
+
+/// A store that looks for requests now and then.
+struct PolledNode {
+    node: MemoryNode,
+    end: Arc<tokio::sync::Notify>,
+}
+
+impl Store for PolledNode {
+    async fn run(self, mut port: StorePort) {
+        let inputs = port.inputs();
+        let polls = async {
+            loop {
+                while let Some(request) = port.try_recv() {
+                    self.node
+                        .carry_out(request)
+                        .into_iter()
+                        .for_each(|answer| inputs.feed(answer));
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            () = polls => {}
+            () = self.end.notified() => {}
+        }
+    }
+}
+
+#[test]
+fn store_may_look_for_requests_without_waiting() {
+    run_isolated(async || {
+        let memory = SharedMemory::new(MemoryStore::new(8, Replay::default()));
+        let end = Arc::new(tokio::sync::Notify::new());
+        let store = PolledNode {
+            node: memory.for_server(1),
+            end: Arc::clone(&end),
+        };
+        let server = TestServer::start_with(1, Some(store)).await;
+        let session = server.open_session().await;
+        assert_eq!(server.ping(&session).await.0, 200);
+        end.notify_one();
+        server.stop().await;
+    });
+}
+
+#[test]
+fn note_reaches_its_server_unless_that_ended_before_it_came() {
+    run_isolated(async || {
+        let memory = SharedMemory::new(MemoryStore::new(8, Replay::default()));
+        let teller = memory.for_server(2);
+        let tell = || {
+            let (lookup, to, note) = (None, Some(1), "hello".into());
+            let told = teller.carry_out(StoreRequest::Tell { lookup, to, note });
+            assert!(told.is_none(), "it wants no answer");
+        };
+        for has_ended in [false, true] {
+            let mut node = memory.for_server(1);
+            assert!(node.carry_out(StoreRequest::Leave).is_none());
+            tell();
+            if has_ended {
+                drop(node);
+                node = memory.for_server(1);
+            }
+            let note = tokio::select! {
+                biased;
+                note = node.next_note() => Some(note),
+                () = std::future::ready(()) => None,
+            };
+            assert_eq!(note.is_none(), has_ended);
+            // A server that waits already is woken.
+            assert!(node.carry_out(StoreRequest::Leave).is_none());
+            let late = async {
+                tokio::task::yield_now().await;
+                tell();
+            };
+            let (note, ()) = tokio::join!(node.next_note(), late);
+            assert!(matches!(note, Input::Note { note } if &*note == "hello"));
+        }
     });
 }

@@ -223,4 +223,13 @@ mod tests {
         assert!(checked.is_err());
         assert_eq!(tools.table.len(), 2);
     }
+
+    #[test]
+    fn tool_that_takes_all_the_room_is_known() {
+        let mut tools = ParamHeaders::default();
+        let (_, mirrored) = survey(list(MARKED).json()).tools.remove(0);
+        let name = "x".repeat(MOST_BYTES - mirrored.bytes());
+        tools.add(&ANYBODY, name.into(), mirrored);
+        assert_eq!(tools.bytes, MOST_BYTES);
+    }
 }

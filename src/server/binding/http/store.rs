@@ -535,6 +535,18 @@ mod tests {
     }
 
     #[test]
+    fn stream_with_two_gaps_cannot_be_resumed_before_either() {
+        let mut store = MemoryEvents::new(Replay::new(8, 100));
+        let long = "long".repeat(100);
+        for message in ["a", &long, "b", &long, "c"] {
+            store.append("s", 1, None, message);
+        }
+        for (after, is_complete) in [(0, false), (1, false), (3, false), (4, true)] {
+            assert_eq!(replayed(&mut store, 1, after).0, is_complete, "{after}");
+        }
+    }
+
+    #[test]
     fn what_all_sessions_say_together_has_an_end() {
         let mut store = MemoryEvents::new(Replay {
             all_bytes: 8,
