@@ -8,6 +8,7 @@ use everlink_tokio::http::StoreInputs;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamReadOptions, StreamReadReply};
+use tokio::time::Instant;
 
 use crate::Shared;
 use crate::connection::{self, Backoff};
@@ -34,15 +35,24 @@ const SENDERS: usize = 1_024;
 /// How many numbers of a sender are remembered: more than the notes of a batch.
 const KEPT: usize = 1_024;
 
+/// After this time without a note, only the greatest number of a sender is remembered. Servers come and go, and all their numbers would be megabytes.
+const SILENT: Duration = Duration::from_secs(600);
+
 /// The numbers of the notes of each server to this one, and to all.
 ///
 /// A note keeps its number if it may have arrived. Redis can refuse it and take a later note, also in a batch without a reply. So a smaller number than
 /// the last one can be new.
 #[derive(Default)]
 struct Numbers {
-    /// With each sender, when its last note came: a count of all notes.
-    senders: HashMap<(String, bool), (Seen, u64)>,
+    senders: HashMap<(String, bool), Sender>,
+    /// How many notes came.
     count: u64,
+}
+
+struct Sender {
+    seen: Seen,
+    /// When its last note came: the count of all notes, and the time.
+    last: (u64, Instant),
 }
 
 /// The numbers of the notes of one sender.
@@ -62,27 +72,45 @@ impl Seen {
         }
         is_new
     }
+
+    /// Remembers only the greatest number.
+    fn shrink(&mut self) {
+        self.forgotten = self.recent.pop_last().unwrap_or(self.forgotten);
+        self.recent.clear();
+    }
 }
 
 impl Numbers {
-    /// Whether a note is new. A server repeats a note if its connection broke.
-    fn is_new(&mut self, sender: String, is_broadcast: bool, number: u64) -> bool {
+    /// Whether a note that came now is new. A server repeats a note if its connection broke.
+    fn is_new(&mut self, now: Instant, sender: String, is_broadcast: bool, number: u64) -> bool {
         self.count += 1;
-        let (seen, came) = self.senders.entry((sender, is_broadcast)).or_default();
-        *came = self.count;
-        let is_new = seen.insert(number);
-        if self.senders.len() > SENDERS {
-            self.forget();
+        let key = (sender, is_broadcast);
+        if !self.senders.contains_key(&key) {
+            self.make_room(now);
         }
-        is_new
+        let sender = self.senders.entry(key).or_insert_with(|| Sender {
+            seen: Seen::default(),
+            last: (0, now),
+        });
+        sender.last = (self.count, now);
+        sender.seen.insert(number)
     }
 
-    /// Forgets the half of the senders that were silent for longest. They are gone, or have no note left to repeat: a note is repeated within seconds.
-    fn forget(&mut self) {
-        let mut came: Vec<u64> = self.senders.values().map(|(_, came)| *came).collect();
-        came.sort_unstable();
-        let middle = came[came.len() / 2];
-        self.senders.retain(|_, (_, came)| *came > middle);
+    /// Forgets what silent senders need no longer, because there is a new one. Senders that are silent are gone, or have no note left to repeat: a note is
+    /// repeated within seconds.
+    fn make_room(&mut self, now: Instant) {
+        for sender in self.senders.values_mut() {
+            if now.duration_since(sender.last.1) >= SILENT {
+                sender.seen.shrink();
+            }
+        }
+        if self.senders.len() == SENDERS {
+            // The half that was silent for longest.
+            let mut last: Vec<u64> = self.senders.values().map(|it| it.last.0).collect();
+            last.sort_unstable();
+            let middle = last[last.len() / 2];
+            self.senders.retain(|_, sender| sender.last.0 > middle);
+        }
     }
 }
 
@@ -157,7 +185,10 @@ async fn read(
             let (Some(sender), Some(number), Some(note)) = (sender, number, note) else {
                 continue;
             };
-            if cursor.numbers.is_new(sender, is_broadcast, number) {
+            if cursor
+                .numbers
+                .is_new(Instant::now(), sender, is_broadcast, number)
+            {
                 let note = note.into();
                 inputs.feed(Input::Note { note });
             }
@@ -223,20 +254,20 @@ mod tests {
 
     #[test]
     fn repeated_note_is_not_new() {
-        let mut numbers = Numbers::default();
-        assert!(numbers.is_new("1".into(), false, 5));
-        assert!(!numbers.is_new("1".into(), false, 5));
-        assert!(numbers.is_new("1".into(), true, 5));
-        assert!(numbers.is_new("1".into(), false, 6));
+        let (mut numbers, now) = (Numbers::default(), Instant::now());
+        assert!(numbers.is_new(now, "1".into(), false, 5));
+        assert!(!numbers.is_new(now, "1".into(), false, 5));
+        assert!(numbers.is_new(now, "1".into(), true, 5));
+        assert!(numbers.is_new(now, "1".into(), false, 6));
     }
 
     #[test]
     fn note_that_comes_after_a_later_one_is_new_once() {
-        let mut numbers = Numbers::default();
-        assert!(numbers.is_new("1".into(), true, 2));
-        assert!(numbers.is_new("1".into(), true, 1), "refused at first");
-        assert!(!numbers.is_new("1".into(), true, 1));
-        assert!(!numbers.is_new("1".into(), true, 2));
+        let (mut numbers, now) = (Numbers::default(), Instant::now());
+        assert!(numbers.is_new(now, "1".into(), true, 2));
+        assert!(numbers.is_new(now, "1".into(), true, 1), "refused at first");
+        assert!(!numbers.is_new(now, "1".into(), true, 1));
+        assert!(!numbers.is_new(now, "1".into(), true, 2));
     }
 
     #[test]
@@ -251,14 +282,33 @@ mod tests {
     }
 
     #[test]
+    fn silent_sender_keeps_only_its_greatest_number_once_another_one_comes() {
+        let (mut numbers, now) = (Numbers::default(), Instant::now());
+        for number in [1, 3, 4] {
+            assert!(numbers.is_new(now, "old".into(), false, number));
+        }
+        let kept = |numbers: &Numbers| -> usize {
+            let senders = numbers.senders.values();
+            senders.map(|sender| sender.seen.recent.len()).sum()
+        };
+        let later = now + SILENT;
+        assert!(numbers.is_new(later - Duration::from_secs(1), "new".into(), false, 1));
+        assert_eq!(kept(&numbers), 3 + 1);
+        assert!(numbers.is_new(later, "newest".into(), false, 1));
+        assert_eq!(kept(&numbers), 1 + 1);
+        assert!(!numbers.is_new(later, "old".into(), false, 4));
+        assert!(numbers.is_new(later, "old".into(), false, 5));
+    }
+
+    #[test]
     fn senders_that_are_gone_are_forgotten() {
-        let mut numbers = Numbers::default();
+        let (mut numbers, now) = (Numbers::default(), Instant::now());
         for sender in 0..100_000_u64 {
-            assert!(numbers.is_new(sender.to_string(), false, 1));
-            assert!(numbers.is_new("busy".into(), false, sender + 1));
+            assert!(numbers.is_new(now, sender.to_string(), false, 1));
+            assert!(numbers.is_new(now, "busy".into(), false, sender + 1));
             let senders = numbers.senders.len();
             assert!(senders <= SENDERS, "{senders}");
         }
-        assert!(!numbers.is_new("busy".into(), false, 100_000));
+        assert!(!numbers.is_new(now, "busy".into(), false, 100_000));
     }
 }
