@@ -308,9 +308,11 @@ impl Client {
 
     /// Fails a call that needs something that this server does not offer, or that a relay's client of the other era may not make.
     pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
-        let era = self.requests.era_for(id);
-        let method = self.requests.method_of(id);
-        if let Some(what) = method.and_then(|method| self.session.missing_for(era, method)) {
+        let Some(call) = self.requests.call(id) else {
+            return;
+        };
+        let facts = call.facts;
+        if let Some(what) = facts.and_then(|facts| self.session.missing_for(call.era(), facts)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
     }

@@ -15,7 +15,7 @@ use crate::client::requests::stops::PhaseStops;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
-use crate::protocol::{Method, Repeat, method};
+use crate::protocol::{Era, Method, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 
 #[derive(Debug)]
@@ -125,6 +125,13 @@ impl Call {
             phase: Phase::Listing(list),
             ..call
         }
+    }
+
+    /// The era of the relay's client that makes the call, if one does.
+    pub(in crate::client) fn era(&self) -> Option<Era> {
+        self.behalf
+            .as_deref()
+            .map(|behalf| behalf.peer.version.era())
     }
 
     /// The list that the call reads.

@@ -22,8 +22,8 @@ use crate::client::context::{Context, Timer};
 use crate::client::failure::{Failure, FailureKind, Misuse, TimeLimit};
 use crate::client::frame::Frame;
 use crate::driver::{CallId, Instant};
+use crate::protocol::ClientCapabilities;
 use crate::protocol::watch::List;
-use crate::protocol::{ClientCapabilities, Era, Method};
 use crate::wire::Id;
 use calls::{Call, Calls, Phase};
 use pending::{Found, Pending, Purpose};
@@ -56,11 +56,6 @@ impl Requests {
         self.calls.call(id)
     }
 
-    /// The protocol's definition of the method of a call.
-    pub(super) fn method_of(&self, id: CallId) -> Option<&'static Method> {
-        self.calls.call(id)?.facts
-    }
-
     /// The wire id of a call that was sent.
     pub(super) fn wire_of(&self, id: CallId) -> Option<u64> {
         self.calls.call(id)?.wire()
@@ -75,12 +70,6 @@ impl Requests {
         let call = self.calls.call(call);
         let behalf = call.and_then(|call| call.behalf.as_deref());
         behalf.map_or(&config.capabilities, |behalf| &behalf.peer.capabilities)
-    }
-
-    /// The era of a relay's client that makes a call.
-    pub(super) fn era_for(&self, call: CallId) -> Option<Era> {
-        let behalf = self.calls.call(call)?.behalf.as_deref()?;
-        Some(behalf.peer.version.era())
     }
 
     /// The number of calls.

@@ -1,6 +1,7 @@
 //! Decides what the reply to a call means.
 
 use super::Requests;
+use super::calls::Call;
 use crate::client::config::Config;
 use crate::client::session::SessionState;
 use crate::client::session::result_head::ResultHead;
@@ -48,7 +49,8 @@ impl Requests {
         id: CallId,
         head: ResultHead<'a>,
     ) -> Meaning<'a> {
-        let method = self.method_of(id);
+        let call = self.call(id);
+        let method = call.and_then(|call| call.facts);
         match head.result_type.as_deref() {
             // S-RPC-19: a missing type means complete.
             None | Some(round::COMPLETE) => {
@@ -66,7 +68,7 @@ impl Requests {
                 // S-RPC-22: an extension that both ends declare may define its own types.
                 let is_known = kind == round::TASK && SessionState::expects_task(declared, method)
                     || kind != round::INPUT_REQUIRED
-                        && (session.passes_call(self.era_for(id))
+                        && (session.passes_call(call.and_then(Call::era))
                             || session.shares_an_extension(declared));
                 if is_known {
                     Meaning::Complete

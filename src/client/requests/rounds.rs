@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::calls::Round;
+use super::calls::{Call, Round};
 use super::{Requests, invalid};
 use crate::client::asks::{Question, admit, questions};
 use crate::client::context::Context;
@@ -34,7 +34,7 @@ impl Requests {
             return Err(invalid("its questions cannot be read"));
         };
         self.begin_round(cx, id, head, questions.len(), open)?;
-        if !session.passes_call(self.era_for(id)) {
+        if !session.passes_call(self.call(id).and_then(Call::era)) {
             let version = session.version().unwrap_or(Version::LATEST_MODERN);
             let declared = self.declared_for(&cx.config, id);
             for question in &questions {
