@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use everlink::Id;
 use everlink::client::CallOptions;
-use everlink::protocol::{Version, Versions};
+use everlink::protocol::{Era, Version, Versions};
 use everlink::relay::{Config, Event, LostCalls, Side};
 use everlink::server::{self, UnknownMethods};
 use everlink::{
@@ -187,6 +187,8 @@ pub(crate) struct Guarded {
     is_lossy: bool,
     /// When it sent its last bytes.
     sent: Instant,
+    /// The era of the server that was ready last: the relay passes on what that server offered also after its end.
+    behind: Option<Era>,
     /// The version of the host that was announced last.
     met: Option<Version>,
     /// The calls that may be answered under each id, by their marks.
@@ -231,6 +233,7 @@ impl Case for Guarded {
             host: Host::Here,
             is_lossy: false,
             sent: Instant::ZERO,
+            behind: None,
             met: None,
             under: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -391,7 +394,7 @@ impl Case for Guarded {
         let upstream = relay.upstream();
         let budget = upstream.config().policy.retry.budget;
         view.plain(upstream.failures().min(budget + 1));
-        view.plain((upstream.era(), upstream.last_end().is_some()));
+        view.plain((case.behind, upstream.era(), upstream.last_end().is_some()));
         let peer = relay.downstream().legacy_peer();
         view.plain(peer.map(|peer| peer.version));
         let (upstream, downstream) = (upstream.poll_timeout(), relay.downstream().poll_timeout());
@@ -434,7 +437,9 @@ impl World<Guarded> {
             if is_wanted && is_serving(&self.machine) && !bytes.is_empty() {
                 let (said, _) = self.case.conversation.fed(bytes);
                 self.case.said(said);
-                self.case.sent = self.now;
+                if !self.case.conversation.has_ended() {
+                    self.case.sent = self.now;
+                }
                 self.tell_downstream(Input::bytes(bytes));
             }
         }
@@ -451,6 +456,8 @@ impl World<Guarded> {
         for (epoch, line) in self.machine.take_recorded() {
             self.transcript.bytes(epoch, line.as_bytes());
         }
+        let upstream = self.machine.end().upstream();
+        self.case.behind = upstream.era().or(self.case.behind);
         let epoch = self.machine.look().map(|(epoch, _)| epoch);
         for event in self.machine.take_server_events() {
             let epoch = epoch.expect("a transport");
