@@ -22,7 +22,7 @@ const FLAT: &str = r#"{"isError":false}"#;
 const NESTED: &str = r#"{"content":[{"type":"text","text":"3","annotations":{"audience":["user"]}}],"structuredContent":{"sum":{"value":3}}}"#;
 
 /// The number of allocations and reallocations.
-const fn requests(counts: Counts) -> usize {
+const fn heap_requests(counts: Counts) -> usize {
     counts.allocs + counts.reallocs
 }
 
@@ -33,7 +33,7 @@ fn an_idle_poll_allocates_nothing() {
             let mut rig = Rig::ready(era);
             rig.put_in_flight(in_flight);
             let (idle, counts) = count(|| rig.idle_poll());
-            assert!(idle, "{era:?}, {in_flight} in flight");
+            assert!(idle, "nothing is due: {era:?}, {in_flight} in flight");
             assert_eq!(counts, Counts::default(), "{era:?}, {in_flight} in flight");
         }
     }
@@ -47,7 +47,7 @@ fn writing_a_frame_does_not_allocate() {
             rig.call(params());
             let (id, counts) = count(|| rig.write());
             if round >= WARM_UP {
-                assert_eq!(requests(counts), 0, "{era:?}, round {round}");
+                assert_eq!(heap_requests(counts), 0, "{era:?}, round {round}");
             }
             rig.reply(id, FLAT);
             rig.outcome();
@@ -65,7 +65,7 @@ fn writing_a_frame_does_not_allocate_with_64_calls_in_flight() {
             }
             let (ids, counts) = count(|| [(); 64].map(|()| rig.write()));
             if round >= WARM_UP {
-                assert_eq!(requests(counts), 0, "{era:?}, round {round}");
+                assert_eq!(heap_requests(counts), 0, "{era:?}, round {round}");
             }
             for id in ids {
                 rig.reply(id, FLAT);
@@ -107,7 +107,7 @@ fn max_reply_allocations(rig: &mut Rig, result: &str, in_flight: usize) -> usize
             });
             assert_eq!(reply.as_str(), result);
             if round >= WARM_UP {
-                max = max.max(requests(counts));
+                max = max.max(heap_requests(counts));
             }
         }
     }
@@ -123,11 +123,11 @@ fn accepting_a_call_allocates_less_than_once() {
         rig.round_trip(params(), FLAT);
         let call = params();
         let ((), alone) = count(|| rig.call(call));
-        assert_eq!(requests(alone), 0, "{era:?}, one at a time");
+        assert_eq!(heap_requests(alone), 0, "{era:?}, one at a time");
 
         let calls = [(); 500].map(|()| params());
         let ((), together) = count(|| calls.into_iter().for_each(|call| rig.call(call)));
-        assert!(requests(together) < 500, "{era:?}: {together:?}");
+        assert!(heap_requests(together) < 500, "{era:?}: {together:?}");
     }
 }
 
@@ -215,7 +215,7 @@ fn a_round_trip_through_both_ends_allocates_twice() {
         for result in [FLAT, NESTED] {
             let mut pair = Pair::ready(era);
             trips(&mut pair, result);
-            let allocations = requests(trips(&mut pair, result));
+            let allocations = heap_requests(trips(&mut pair, result));
             assert!(
                 allocations <= 2 * TRIPS,
                 "{allocations} for {TRIPS} of {result}, {era:?}"
@@ -246,11 +246,11 @@ fn round_trip_among_many_calls_allocates_no_more_than_alone() {
             });
             all.sort_by_key(|counts| counts.bytes);
             let [cheapest, .., most_expensive] = all;
-            let cost = |counts: Counts| (requests(counts), counts.bytes);
+            let cost = |counts: Counts| (heap_requests(counts), counts.bytes);
             assert_eq!(cost(cheapest), cost(alone), "{era:?}, {calls} in flight");
             let nodes = 5 * 2 * TRIPS;
             assert!(
-                requests(most_expensive) <= requests(alone) + nodes,
+                heap_requests(most_expensive) <= heap_requests(alone) + nodes,
                 "{most_expensive:?} instead of {alone:?}, {era:?}, {calls} in flight"
             );
         }

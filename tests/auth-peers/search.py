@@ -1,4 +1,4 @@
-"""Searches everything that the program writes for secrets, after a full run: login, call, guard, refresh, device, client credentials, logout.
+"""Checks that no secret is in anything that the program writes, after a full run: login, call, guard, refresh, device, client credentials, logout.
 
 The authorization server prints every secret that it makes, so the script knows them. The page of a sign-in has `state` and the challenge, and nothing else.
 """
@@ -21,7 +21,7 @@ WITH_SECRET = ["--client-metadata", '{"token_endpoint_auth_method":"client_secre
 
 
 class Search:
-    """What the program wrote, by where."""
+    """What the program wrote, by the name of the output."""
 
     def __init__(self):
         self.written: dict[str, str] = {}
@@ -65,20 +65,21 @@ def secrets_of(place) -> dict[str, str]:
     return found
 
 
-def whole(setup, directory):
+def search_all(setup, directory):
     with servers.with_oidc(setup, directory, 3600) as place:
         search, stores = Search(), []
         commands(place, setup, directory, search, stores)
         guards(place, setup, directory, search, stores)
         other_grants(place, setup, directory, search, stores)
         secrets = secrets_of(place)
+        # Not every server makes an identity token.
         kinds = set(secrets.values())
         missing = {"access", "refresh", "code", "verifier", "device", "client secret"} - kinds
-        check(not missing, f"no such secret was made: {missing}")
+        check(not missing, f"the server made no secret of these kinds, so none can be found: {missing}")
         states = set()
         for everlink in stores:
-            visits(everlink, secrets, search, states)
-            modes(everlink.store)
+            check_visits(everlink, secrets, search, states)
+            check_modes(everlink.store)
         check(states, "no sign-in page was visited")
         search.check(secrets, states)
         size = sum(len(text) for text in search.written.values())
@@ -153,7 +154,7 @@ def other_grants(place, setup, directory, search, stores):
     search.add("recording of call --client-credentials", recording.read_text())
 
 
-def visits(everlink, secrets, search, states) -> None:
+def check_visits(everlink, secrets, search, states) -> None:
     """What the browser was given: one URL, and no secret in the environment."""
     for visit in everlink.visits():
         [url] = visit["argv"]
@@ -166,7 +167,7 @@ def visits(everlink, secrets, search, states) -> None:
         check(set(visit["env"]) <= set(everlink.env) | {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}, f"environment: {set(visit['env']) - set(everlink.env)}")
 
 
-def modes(store: Path) -> None:
+def check_modes(store: Path) -> None:
     """Only the owner can read the store."""
     check(stat.S_IMODE(store.stat().st_mode) == 0o700, f"{store} has the mode {stat.S_IMODE(store.stat().st_mode):o}")
     for path in store.iterdir():
@@ -175,4 +176,4 @@ def modes(store: Path) -> None:
 
 if __name__ == "__main__":
     os.umask(0)
-    main("search", {"secrets": whole})
+    main("search", {"secrets": search_all})

@@ -1,4 +1,4 @@
-//! The interfaces between transports over HTTP and whatever knows the credentials of their requests.
+//! The interfaces between transports over HTTP and the code that knows the credentials of their requests.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -32,7 +32,7 @@ pub struct RequestCredentials {
 }
 
 impl RequestCredentials {
-    /// Credentials with the value of `Authorization`, such as `Bearer abc`.
+    /// Credentials with this value of the header field `Authorization`, such as `Bearer abc`.
     pub fn authorization(value: impl Into<String>) -> RequestCredentials {
         RequestCredentials {
             fields: vec![("authorization".into(), value.into())],
@@ -41,10 +41,11 @@ impl RequestCredentials {
     }
 }
 
-/// Does single HTTP exchanges, for whatever gets credentials.
+/// Does single HTTP exchanges for the code that gets credentials.
 pub trait Web: Send + Sync {
-    /// Does one exchange: follows no redirect, and reads at most [`MAX_BODY`](everlink::auth::MAX_BODY) bytes of the body and one more. It may block,
-    /// but needs a time limit of its own: an exchange whose result is no longer wanted is not cancelled.
+    /// Does one exchange. It follows no redirect, and reads one byte more than [`MAX_BODY`](everlink::auth::MAX_BODY) at most, so that the caller
+    /// sees that a body is too long. It may block, but needs a time limit of its own: an exchange whose result is no longer wanted is not
+    /// cancelled.
     ///
     /// # Errors
     ///
@@ -67,7 +68,7 @@ pub struct WebResponse {
     pub body: Vec<u8>,
 }
 
-/// Credentials that a function returns: the value of `Authorization`.
+/// Credentials that a function returns: the value of `Authorization`, or `None` if there are none.
 pub struct CredentialsFn<F>(pub F);
 
 impl<F, A> Credentials for CredentialsFn<F>

@@ -18,7 +18,7 @@
 //! attempt of the system cannot be interrupted. The link does not wait for that thread, which ends when the system call returns.
 
 // The modules: `transport` carries out what the core says, `exchange` is one request and its response, and `client_connection` the connection under
-// it. `web` does single exchanges for whatever gets the credentials. `proxy` picks the proxy, and `fault` classifies errors.
+// it. `web` does single exchanges for the code that gets the credentials. `proxy` picks the proxy, and `fault` classifies errors.
 
 mod client_connection;
 mod exchange;

@@ -1,4 +1,4 @@
-//! Single HTTP exchanges, for whatever gets the credentials of a client.
+//! Single HTTP exchanges, for the code that gets the credentials of a client.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct HttpWeb(Connector);
 
 impl Connector {
-    /// Does single HTTP exchanges, for whatever gets the credentials of a client.
+    /// Does single HTTP exchanges, for the code that gets the credentials of a client.
     #[must_use]
     pub fn web(&self) -> HttpWeb {
         HttpWeb(self.clone())

@@ -191,7 +191,7 @@ impl Operation {
                     batch.cmd("PEXPIRE").arg(key).arg(millis(*keep));
                 }
             }
-            // `Leave` changes the lease. Other requests are newer than this store.
+            // `Leave` needs no command here: the writer ends the lease. Other requests are newer than this store.
             _ => {}
         }
         batch.cmd_iter().count() - before
@@ -199,7 +199,7 @@ impl Operation {
 
     /// Reads the replies to its commands.
     pub(crate) fn read(&self, replies: Vec<RedisResult<Value>>) -> Outcome {
-        // Redis refuses all commands while it loads its data, and writes where it has no memory left.
+        // Redis refuses all commands while it loads its data, and all that write while it has no memory left.
         let replies: RedisResult<Vec<Value>> = replies.into_iter().collect();
         let Ok(replies) = replies else {
             return Outcome::Again;

@@ -258,7 +258,7 @@ fn child_inherits_only_its_standard_streams() {
     // The descriptors of both links are open while the second child is spawned.
     let second = connect(
         sh("exec ls -l /proc/self/fd >&2"),
-        config_with_short_graces(),
+        Config::child("hostile", "1.0"),
     )
     .expect("a thread");
     let mut events = second.events();

@@ -1,5 +1,5 @@
-//! Tests the program as a process, with a file for each command. `support` has shared helpers: processes that are killed on drop, a terminal, and an
-//! HTTP server that requires credentials.
+//! Tests the program `everlink` as a process, with a file for each command or feature. Three modules are helpers: `support` (processes that are killed
+//! on drop, a terminal, a server that requires credentials), `auth_server` and `collector`.
 #![cfg(unix)]
 
 mod adopt;

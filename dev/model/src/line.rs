@@ -8,7 +8,7 @@ use crate::json;
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     NotUtf8(Vec<u8>),
-    /// Its length, and whatever else can be told of it.
+    /// The length, and what else is known: the id, and whether it is a reply.
     Oversized(u64, Option<(Option<Id>, bool)>),
     Text(String),
 }

@@ -20,7 +20,7 @@ type Told = (Seen, Option<String>);
 enum Seen {
     Message(String, String),
     NotUtf8,
-    /// Its length, and whatever else can be told of it.
+    /// The length, and what else is known: the id, and whether it is a reply.
     Oversized(u64, Option<(Option<Id>, bool)>),
     Primed,
     Retry(Duration),

@@ -194,15 +194,16 @@ fn mutate(options: &Options) -> Result<(), String> {
     let mut table = table::read(root())?;
     let sources = sources()?;
     table.retain(|path, _| sources.iter().any(|source| source.path == *path));
-    let taken: Vec<&Source> = sources
+    let woven: Vec<&Source> = sources
         .iter()
         .filter(|source| options.takes(&source.path, &source.code, &table))
         .collect();
-    if taken.is_empty() && !options.paths.is_empty() && !options.page {
-        return Err("no file that is changed has such a path".into());
+    if woven.is_empty() && !options.paths.is_empty() && !options.page {
+        let paths = options.paths.join(", ");
+        return Err(format!("no source file that has mutants is below {paths}"));
     }
     for unit in UNITS {
-        let of_unit = taken.iter().filter(|it| it.unit.package == unit.package);
+        let of_unit = woven.iter().filter(|it| it.unit.package == unit.package);
         let of_unit: Vec<&Source> = of_unit.copied().collect();
         if of_unit.iter().any(|it| options.names(&it.path).is_some()) {
             run_files(unit, options, &of_unit, &mut table)?;
@@ -210,18 +211,19 @@ fn mutate(options: &Options) -> Result<(), String> {
     }
     table::write(root(), &table)?;
     let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
-    let ran = match (taken.is_empty(), page::ran_line(&committed)) {
-        (true, Some(ran)) => ran.to_owned(),
+    // If nothing was run, the page goes on telling of the run before.
+    let last_run = match (woven.is_empty(), page::ran_line(&committed)) {
+        (true, Some(last_run)) => last_run.to_owned(),
         _ => {
-            let ran = taken.iter().filter(|it| options.names(&it.path).is_some());
-            ran_now(ran.count(), start, options)
+            let ran = woven.iter().filter(|it| options.names(&it.path).is_some());
+            describe_run(ran.count(), start, options)
         }
     };
-    let page = page::page(&table, &table::accepted(root())?, &ran);
+    let page = page::page(&table, &table::accepted(root())?, &last_run);
     table::write_file(root(), page::PAGE, &page)
 }
 
-fn ran_now(files: usize, start: Instant, options: &Options) -> String {
+fn describe_run(files: usize, start: Instant, options: &Options) -> String {
     let output = |program: &str, arguments: &[&str]| {
         let output = Command::new(program)
             .args(arguments)

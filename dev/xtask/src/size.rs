@@ -57,7 +57,7 @@ struct File {
     /// Lines outside test modules, comments included.
     lines: usize,
     code_lines: usize,
-    /// Functions that are no tests, with their number of lines.
+    /// Functions that are not tests, with their number of lines.
     functions: Vec<(String, usize)>,
     /// The text of the code lines.
     code: String,
@@ -119,7 +119,7 @@ fn measure(source: &str) -> Result<File> {
     Ok(file)
 }
 
-/// Adds the lines of code and the lines of test modules among these tokens, and the functions that are no tests.
+/// Adds the lines of code and the lines of test modules among these tokens, and the functions that are not tests.
 fn walk(
     tokens: TokenStream,
     code: &mut BTreeSet<usize>,

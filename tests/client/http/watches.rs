@@ -114,7 +114,7 @@ fn s_sub_09_10_new_watch_gets_its_own_stream_and_then_the_old_one_is_aborted() {
     let second = harness.next_post("subscriptions/listen");
     assert_ne!(second.stream, first.stream);
     assert!(harness.is_open(first.stream) && harness.is_open(second.stream));
-    // Meanwhile notifications of both watches count.
+    // Until the old stream ends, notifications on both count.
     harness.event(
         first.stream,
         None,
@@ -134,9 +134,9 @@ fn s_sub_09_10_new_watch_gets_its_own_stream_and_then_the_old_one_is_aborted() {
     assert_eq!(harness.unseen_count(), 0);
 }
 
-/// S-SUB-14: after any end of a watch, with or without a result, the link starts another.
+/// S-SUB-14: when a listen stream ends, with or without a result, the link opens another.
 #[test]
-fn s_sub_14_watch_that_ends_is_requested_again() {
+fn s_sub_14_listen_stream_that_ends_is_opened_again() {
     let endings: [fn(&mut Harness, &Exchange); 4] = [
         |harness, listen| harness.end(listen.stream),
         |harness, listen| harness.fail(listen.stream, FaultKind::Reset),

@@ -1,4 +1,4 @@
-//! Limits that all clients share: what counts towards them and for how long, and who gives way.
+//! Limits that all clients share: what counts towards them and for how long, and which exchange ends first.
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Cancelled, Config, Progress, RefusalCause, State};
@@ -50,7 +50,7 @@ fn report_progress(harness: &mut Harness, request: RequestId, times: u32) {
     }
 }
 
-/// Answers one more request, after which the limits are checked.
+/// Answers one more request: the server checks the common limits after each answer.
 fn answer_another(harness: &mut Harness) {
     let stream = harness.send_and_respond(modern_call(99), result(0));
     assert_eq!(harness.status(stream), 200);
@@ -58,17 +58,21 @@ fn answer_another(harness: &mut Harness) {
 
 #[test]
 fn bodies_may_arrive_up_to_exactly_the_common_limit() {
-    let mut tight = config();
-    tight.limits.message_bytes = 1_000;
-    tight.limits.body_bytes = 1_000;
-    let mut harness = Harness::new(tight);
+    let mut limited = config();
+    limited.limits.message_bytes = 1_000;
+    limited.limits.body_bytes = 1_000;
+    let mut harness = Harness::new(limited);
     let handshake = initialize("2025-11-25");
     let (one, other) = (harness.begin(&handshake), harness.begin(&handshake));
     harness.body(one, &[b' '; 400]);
     harness.body(other, &[b' '; 600]);
     assert!(!harness.is_answered(one) && !harness.is_answered(other));
     harness.body(one, b" ");
-    assert_eq!(harness.status(other), 503, "it is the larger");
+    assert_eq!(
+        harness.status(other),
+        503,
+        "the request with more bytes is refused"
+    );
     assert!(!harness.is_answered(one));
     harness.finish();
 }
@@ -79,18 +83,19 @@ fn unread_bytes_may_reach_exactly_the_common_limit() {
     let read = harness.send_and_respond(modern_call(1), result(6_000));
     let len = harness.text(read).len();
     harness.finish();
-    for (limit, is_cut) in [(2 * len, false), (2 * len - 1, true)] {
+    for (limit, is_aborted) in [(2 * len, false), (2 * len - 1, true)] {
         let mut tight = tight();
         tight.limits.queued_bytes = len;
         tight.limits.all_queued_bytes = limit;
         let mut harness = Harness::new(tight);
+        // The same id, so that both answers have the same length.
         let unread = [1, 1].map(|id| {
             let (stream, request) = send_unread(&mut harness, &modern_call(id));
             harness.respond(request, result(6_000));
             stream
         });
         answer_another(&mut harness);
-        assert_eq!(harness.exchange(unread[0]).is_aborted(), is_cut);
+        assert_eq!(harness.exchange(unread[0]).is_aborted(), is_aborted);
         assert!(!harness.exchange(unread[1]).is_aborted());
         harness.finish();
     }

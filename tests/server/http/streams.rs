@@ -51,7 +51,7 @@ fn s_lhttp_05_messages_of_a_request_go_only_to_its_stream() {
     for version in STREAMABLE {
         let mut harness = Harness::new(config());
         let session = harness.open_session(version);
-        let standalone = harness.send(session.get());
+        let session_stream = harness.send(session.get());
         let (stream, request) = harness.send_accepted(call_with_progress(&session, 1));
         let (other, _) = harness.send_accepted(call_with_progress(&session, 2));
         harness.progress(request, 1.0);
@@ -69,7 +69,7 @@ fn s_lhttp_05_messages_of_a_request_go_only_to_its_stream() {
             .collect();
         assert_eq!(methods, [PROGRESS, "roots/list"], "{version}");
         assert_eq!(messages[2]["result"]["content"], json!([]), "S-LHTTP-06");
-        assert_eq!(harness.messages(standalone), NO_MESSAGES, "S-LHTTP-15");
+        assert_eq!(harness.messages(session_stream), NO_MESSAGES, "S-LHTTP-15");
         assert_eq!(harness.messages(other), NO_MESSAGES);
         harness.finish();
     }
@@ -99,9 +99,9 @@ fn s_lhttp_07_stream_stays_open_until_its_reply_or_the_end_of_its_session() {
 fn s_lhttp_08_stream_of_2025_11_25_begins_with_an_event_to_resume_from() {
     let mut harness = Harness::new(config());
     let session = harness.open_session("2025-11-25");
-    let standalone = harness.send(session.get());
+    let session_stream = harness.send(session.get());
     let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
-    for stream in [standalone, stream] {
+    for stream in [session_stream, stream] {
         let first = harness.sse(stream).remove(0);
         assert!(first.id.is_some_and(|id| !id.is_empty()));
         assert_eq!(first.data.as_deref(), Some(""));
@@ -110,9 +110,9 @@ fn s_lhttp_08_stream_of_2025_11_25_begins_with_an_event_to_resume_from() {
     // Earlier versions do not know this event, and some of their clients fail on it.
     for version in ["2025-03-26", "2025-06-18"] {
         let session = harness.open_session(version);
-        let standalone = harness.send(session.get());
+        let session_stream = harness.send(session.get());
         let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
-        for stream in [standalone, stream] {
+        for stream in [session_stream, stream] {
             let events = harness.sse_or_empty(stream);
             assert!(events.iter().all(|event| event.data.is_none()), "{version}");
         }
@@ -263,35 +263,35 @@ fn hang_up_has_no_effect_if_the_client_cannot_resume() {
 fn s_lhttp_12_streams_end_with_their_session() {
     let mut harness = Harness::new(config());
     let session = harness.open_session("2025-11-25");
-    let standalone = harness.send(session.get());
+    let session_stream = harness.send(session.get());
     let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
     let other = harness.open_session("2025-11-25");
     let kept = harness.send(other.get());
     harness.send(session.delete());
-    assert!(harness.is_over(standalone) && harness.is_over(stream));
+    assert!(harness.is_over(session_stream) && harness.is_over(stream));
     assert!(!harness.is_over(kept));
     harness.finish();
 }
 
-/// S-LHTTP-15, S-LHTTP-16: the session's stream carries messages that belong to no request, and no replies.
+/// S-LHTTP-15, S-LHTTP-16: the stream of the session carries only messages that belong to no request, and no replies.
 #[test]
 fn s_lhttp_16_session_stream_carries_no_replies() {
     for version in STREAMABLE {
         let mut harness = Harness::new(config());
         let session = harness.open_session(version);
-        let standalone = harness.send(session.get());
+        let session_stream = harness.send(session.get());
         tools_changed(&mut harness);
         let pong = harness.send(session.post(1, "ping", Value::Null));
         assert_eq!(harness.result(pong), json!({}));
-        for accept in ["application/json", "text/event-stream"] {
-            let http_request = call_with_progress(&session, 2).with("accept", accept);
+        for (id, accept) in [(2, "application/json"), (3, "text/event-stream")] {
+            let http_request = call_with_progress(&session, id).with("accept", accept);
             harness.send_and_respond(http_request, json!({"content": []}));
         }
         // The same holds if the client of the request is gone.
-        let (gone, request) = harness.send_accepted(call_with_progress(&session, 3));
+        let (gone, request) = harness.send_accepted(call_with_progress(&session, 4));
         harness.disconnect(gone);
         harness.respond(request, json!({"content": []}));
-        let messages = harness.messages(standalone);
+        let messages = harness.messages(session_stream);
         assert_eq!(messages.len(), 1, "{version}");
         assert_eq!(messages[0]["method"], CHANGED);
         harness.finish();
@@ -360,7 +360,7 @@ fn s_res_01_event_ids_are_unique_in_a_session() {
     for version in STREAMABLE {
         let mut harness = Harness::new(config());
         let session = harness.open_session(version);
-        let standalone = harness.send(session.get());
+        let session_stream = harness.send(session.get());
         let calls = [1, 2, 3].map(|id| harness.send_accepted(call_with_progress(&session, id)));
         for round in 1..4 {
             tools_changed(&mut harness);
@@ -370,7 +370,7 @@ fn s_res_01_event_ids_are_unique_in_a_session() {
         }
         let streams = calls.iter().map(|(stream, _)| *stream);
         let mut seen = Vec::new();
-        for stream in streams.chain([standalone]) {
+        for stream in streams.chain([session_stream]) {
             for event in harness.sse(stream) {
                 let is_message = event.data.as_ref().is_some_and(|data| !data.is_empty());
                 assert!(!is_message || event.id.is_some(), "{version}: {event:?}");
@@ -390,16 +390,16 @@ fn s_res_01_event_ids_are_unique_in_a_session() {
 fn s_res_02_event_id_identifies_its_stream() {
     let mut harness = Harness::new(config());
     let session = harness.open_session("2025-11-25");
-    let standalone = harness.send(session.get());
+    let session_stream = harness.send(session.get());
     let calls = [1, 2].map(|id| harness.send_accepted(call_with_progress(&session, id)));
-    let streams = [standalone, calls[0].0, calls[1].0];
+    let streams = [session_stream, calls[0].0, calls[1].0];
     let primers = streams.map(|stream| harness.last_event_id(stream));
     tools_changed(&mut harness);
     for (at, (_, request)) in calls.iter().enumerate() {
         harness.progress(*request, 1.0);
         harness.respond(*request, json!({"content": [at]}));
     }
-    harness.disconnect(standalone);
+    harness.disconnect(session_stream);
     let messages = primers.map(|id| {
         let resumed = harness.send(session.resume(&id));
         harness.messages(resumed)
@@ -498,9 +498,9 @@ fn s_res_03_without_an_event_store_resuming_is_refused() {
     http.replay = Replay::new(0, 0);
     let mut harness = Harness::new(http_config(http));
     let session = harness.open_session("2025-11-25");
-    let standalone = harness.send(session.get());
+    let session_stream = harness.send(session.get());
     assert_eq!(harness.send_refused(session.resume("0-0")), (400, -32600));
-    assert!(!harness.is_over(standalone));
+    assert!(!harness.is_over(session_stream));
     harness.finish();
 }
 

@@ -81,7 +81,7 @@ fn at(span: Duration) -> Instant {
 
 // Input from clients.
 
-/// F-006: lines that are no messages are ignored, counted, and reported ever less often. Later messages are served.
+/// F-006: lines that are not messages are ignored, counted, and reported ever less often. Later messages are served.
 #[test]
 fn f_006_lines_that_are_no_messages_are_counted_and_ignored() {
     every_era(|chunking, version| {

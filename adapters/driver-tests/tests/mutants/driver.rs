@@ -93,8 +93,8 @@ struct ChildTransport {
     fault: Option<Fault>,
     source: Source,
     epoch: Option<Epoch>,
-    /// Outputs for a child that is being spawned.
-    early: Early,
+    /// Commands to a child that is being spawned. They are carried out when it runs.
+    deferred: DeferredCommands,
     child: Option<Child>,
     /// With the fault `ReleasedLate`: the child of the epoch before.
     old_child: Option<Child>,
@@ -103,15 +103,15 @@ struct ChildTransport {
     is_exited: bool,
     /// With the fault `UnreadBytesDroppedAtExit`: whether output is no longer reported.
     is_cut: bool,
-    /// Inputs that are reported first.
-    results: VecDeque<Input<'static>>,
+    /// Inputs that are reported before those in `inbox`.
+    inputs: VecDeque<Input<'static>>,
     inbox: Inbox<(Epoch, Message)>,
     /// With the fault `ExitDoesNotWake`: an inbox whose messages wake nobody.
     silent_inbox: Inbox<(Epoch, Message)>,
 }
 
 #[derive(Default)]
-struct Early {
+struct DeferredCommands {
     closes: bool,
     kills: bool,
 }
@@ -123,7 +123,7 @@ struct Child {
     stderr: ReaderThread,
 }
 
-/// A message of one of the threads.
+/// A message of one of the threads that spawn the child, wait for its exit, read from it and write to it.
 enum Message {
     Exited,
     Spawned(Result<Spawned, IoFault>),
@@ -138,13 +138,13 @@ impl ChildTransport {
             fault,
             source: Source::new(command, fault),
             epoch: None,
-            early: Early::default(),
+            deferred: DeferredCommands::default(),
             child: None,
             old_child: None,
             held_output: VecDeque::new(),
             is_exited: false,
             is_cut: false,
-            results: VecDeque::new(),
+            inputs: VecDeque::new(),
             inbox: Inbox::new(),
             silent_inbox: Inbox::new(),
         }
@@ -156,7 +156,7 @@ impl ChildTransport {
 
     fn open(&mut self, epoch: Epoch) {
         self.epoch = Some(epoch);
-        self.early = Early::default();
+        self.deferred = DeferredCommands::default();
         let sender = self.inbox.sender();
         self.source
             .spawn(move |spawned| sender.send((epoch, Message::Spawned(spawned))));
@@ -165,7 +165,7 @@ impl ChildTransport {
     fn release(&mut self) {
         self.epoch = None;
         self.held_output.clear();
-        self.results.clear();
+        self.inputs.clear();
         (self.is_exited, self.is_cut) = (false, false);
         let child = self.child.take();
         if self.has(Fault::ReleasedLate) {
@@ -228,10 +228,10 @@ impl ChildTransport {
         match attached {
             Ok(()) => {
                 if let Some(child) = &mut self.child {
-                    if self.early.kills {
+                    if self.deferred.kills {
                         child.process.kill();
                     }
-                    if self.early.closes {
+                    if self.deferred.closes {
                         child.stdin = None;
                     }
                 }
@@ -292,7 +292,7 @@ impl ChildTransport {
         if self.has(Fault::UnreadBytesDroppedAtExit) {
             // Closes the pipes at once.
             self.is_cut = true;
-            self.results.push_back(Input::end(Vec::new()));
+            self.inputs.push_back(Input::end(Vec::new()));
         }
         let status = self
             .child
@@ -321,9 +321,9 @@ impl Transport for ChildTransport {
         let Some(child) = &mut self.child else {
             match output {
                 Output::Open { epoch } => self.open(epoch),
-                Output::CloseWrite { .. } => self.early.closes = true,
+                Output::CloseWrite { .. } => self.deferred.closes = true,
                 Output::Release { .. } => self.release(),
-                Output::Terminate { .. } | Output::Kill { .. } => self.early.kills = true,
+                Output::Terminate { .. } | Output::Kill { .. } => self.deferred.kills = true,
                 _ => {}
             }
             return;
@@ -332,7 +332,7 @@ impl Transport for ChildTransport {
             Output::Write { .. } => {
                 child.stdin.iter().for_each(|stdin| stdin.write(bytes));
                 if has(Fault::SentWhenQueued) {
-                    self.results.push_back(Input::sent(bytes.len()));
+                    self.inputs.push_back(Input::sent(bytes.len()));
                 }
             }
             Output::CloseWrite { .. } if has(Fault::CloseWriteIgnored) => {}
@@ -349,7 +349,7 @@ impl Transport for ChildTransport {
             Output::Inspect { .. } if has(Fault::ActivityNotReported) => {}
             Output::Inspect { .. } => {
                 let activity = child.process.activity();
-                self.results.extend(activity);
+                self.inputs.extend(activity);
             }
             Output::Release { .. } => self.release(),
             _ => {}
@@ -371,7 +371,7 @@ impl Transport for ChildTransport {
                     Poll::Pending => return Poll::Pending,
                 }
             };
-            let input = if let Some(result) = self.results.pop_front() {
+            let input = if let Some(result) = self.inputs.pop_front() {
                 Some(result)
             } else if (reads || self.is_exited) && !self.held_output.is_empty() {
                 // Held output precedes the exit, so it is reported even if no input is wanted.

@@ -24,7 +24,9 @@ impl Drop for Serial {
         if thread::panicking() {
             return;
         }
-        wait_until("nothing is left", || threads() + sockets() == 0);
+        wait_until("no thread and no socket is left", || {
+            threads() + sockets() == 0
+        });
     }
 }
 
@@ -32,7 +34,10 @@ impl Drop for Serial {
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < TIMEOUT, "it is not so that {what}");
+        assert!(
+            start.elapsed() < TIMEOUT,
+            "60 s are over, and it is still not true that {what}"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Single HTTP exchanges, for whatever gets the credentials of a client.
+//! Single HTTP exchanges, for the code that gets the credentials of a client.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct HttpWeb {
 }
 
 impl Connector {
-    /// Does single HTTP exchanges on the present runtime, for whatever gets the credentials of a client.
+    /// Does single HTTP exchanges on the present runtime, for the code that gets the credentials of a client.
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! Reads the task of a client from the command line and the environment, as the suite sets them. Must not depend on an adapter or on the
-//! results.
+//! Reads which scenario a client is to run, and at which server, from the command line and the environment, as the suite sets them. Opens no
+//! connection, and does not know how the suite judges a run.
 //!
 //! `scenarios` has the steps, `answers` the answers to questions of the server, and `authorization` what a scenario with OAuth needs.
 
@@ -17,7 +17,7 @@ use everlink_tokio::Link;
 
 pub use answers::answer;
 
-/// An error with its text.
+/// Any error. Only its text is used.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// One run of a client: the server, and what to do there.
@@ -65,7 +65,9 @@ impl ClientRun {
             Err(_) => None,
         };
         Ok(ClientRun {
-            url: urls.pop().ok_or("which server?")?,
+            url: urls
+                .pop()
+                .ok_or("an argument is missing: the URL of the server")?,
             scenario,
             version,
             context,

@@ -26,15 +26,15 @@
 //!
 //! Of a server over HTTP and of an authorizer, too little can be seen for that: sequences that look the same are all continued there.
 //!
-//! What is left out on purpose: the numbers of ids and how far they are apart, times in the past that do not change a deadline, how
-//! long texts are, the number of failures beyond the budget, and what failures tell of how the epoch before ended.
+//! What can be seen leaves out on purpose: the numbers of ids and how far they are apart, times in the past that do not change a deadline,
+//! the lengths of texts, how many failures there were beyond the budget, and what the text of a failure says about the end of the epoch before.
 //!
 //! So two states are wrongly merged only if they differ in something that none of the actions and none of the endings shows, but some
-//! longer sequence does. Some of the merged sequences are therefore continued, both with the same random actions, and must go on
-//! looking the same: [`Report::differing`] has those that do not.
+//! longer sequence does. To check this, some pairs of merged sequences are continued with the same random actions and must go on
+//! looking the same. [`Report::differing`] has those that do not.
 //!
-//! Not explored: bytes cut anywhere, drivers that poll late or report late what was sent, jitter, other limits. That is for the
-//! fuzzers, which share the rules.
+//! Not explored: reads that end anywhere, drivers that poll or report sent bytes late, jitter, other limits than those of the machines here.
+//! That is for the fuzzers, which share the rules.
 
 mod machines;
 mod search;
@@ -53,12 +53,12 @@ pub struct Bounds {
     pub depth: usize,
     /// How many threads to use. The result does not depend on it.
     pub threads: usize,
-    /// How many of the merged sequences are continued, to check the merging.
+    /// How many pairs of merged sequences are continued, to check the merging.
     pub pairs: usize,
 }
 
 impl Bounds {
-    /// All sequences of up to this many actions.
+    /// All sequences of up to this many actions, with one thread and without a check of the merging.
     #[must_use]
     pub const fn depth(depth: usize) -> Bounds {
         Bounds {

@@ -380,7 +380,7 @@ fn reply(id: &Value, ask: &Value, how: u8) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#)
 }
 
-/// Lines that are no messages, or wrong ones, or strange ones.
+/// Lines that are not messages, and messages that are wrong or strange.
 const NOISE: &str = r#"
  	
 hello

@@ -1,4 +1,4 @@
-//! Checks calls: one outcome each, in time and with a text, and no unwanted replay. Must not depend on transports beyond their epoch.
+//! Checks calls: one outcome each, in time and with a text, and none sent twice that may not be. Of the transport it knows the epoch, and whether it is HTTP.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,15 +33,17 @@ struct Call {
     epochs: Vec<Epoch>,
     is_done: bool,
     was_not_sent: bool,
-    /// Since when it waits for a server, if there was none.
+    /// When it began to wait because there was no server.
     waits_since: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct Calls {
+    /// Over HTTP, an epoch has many connections, so a call may be sent again in the epoch of its first request.
     is_http: bool,
+    /// The longest time that a call may take, pauses included.
     max_duration: Option<Duration>,
-    /// How long a call waits while there is no server and no attempt.
+    /// How long a call waits while there is no server and no attempt to connect.
     wait_limit: Duration,
     all: BTreeMap<CallId, Call>,
     /// The calls without an outcome.

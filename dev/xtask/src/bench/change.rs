@@ -24,8 +24,8 @@ enum Verdict {
     Fell,
     Gone,
     Grew,
-    Kept,
-    Unknown,
+    New,
+    Same,
 }
 
 impl Changes {
@@ -78,8 +78,8 @@ impl Change {
         let (old, new) = match (self.old, self.new) {
             (Some(old), Some(new)) => (old, new),
             (Some(_), None) => return Verdict::Gone,
-            (None, Some(_)) => return Verdict::Unknown,
-            (None, None) => return Verdict::Kept,
+            (None, Some(_)) => return Verdict::New,
+            (None, None) => return Verdict::Same,
         };
         // Allocations are exact: one more is always growth.
         let limit = match self.figure {
@@ -91,17 +91,21 @@ impl Change {
         } else if 100 * new < (100 - TOLERANCE) * old {
             Verdict::Fell
         } else {
-            Verdict::Kept
+            Verdict::Same
         }
     }
 
     fn problem(&self) -> Option<String> {
         let (case, figure) = (&self.case, self.figure.name());
         match self.verdict() {
-            Verdict::Fell | Verdict::Kept => None,
-            Verdict::Gone => Some(format!("{case}: {figure} are committed, but not counted")),
+            Verdict::Fell | Verdict::Same => None,
+            Verdict::Gone => Some(format!(
+                "{case}: {figure} are committed, but not counted; remove them with `--write`"
+            )),
             Verdict::Grew => Some(self.describe()),
-            Verdict::Unknown => Some(format!("{case}: {figure} are counted, but not committed")),
+            Verdict::New => Some(format!(
+                "{case}: {figure} are counted, but not committed; add them with `--write`"
+            )),
         }
     }
 
@@ -149,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_up_to_5_percent_is_kept() {
+    fn changes_of_up_to_5_percent_are_tolerated() {
         for figure in [Figure::Bytes, Figure::Instructions] {
             let verdict_of = |new| verdict(figure, Some(1_000), Some(new));
             assert_eq!(verdict_of(1_051), Verdict::Grew);
-            assert_eq!(verdict_of(1_050), Verdict::Kept);
-            assert_eq!(verdict_of(950), Verdict::Kept);
+            assert_eq!(verdict_of(1_050), Verdict::Same);
+            assert_eq!(verdict_of(950), Verdict::Same);
             assert_eq!(verdict_of(949), Verdict::Fell);
         }
         assert_eq!(verdict(Figure::Bytes, Some(0), Some(1)), Verdict::Grew);
-        assert_eq!(verdict(Figure::Bytes, Some(0), Some(0)), Verdict::Kept);
+        assert_eq!(verdict(Figure::Bytes, Some(0), Some(0)), Verdict::Same);
     }
 
     #[test]
@@ -166,23 +170,23 @@ mod tests {
         let verdict_of = |old, new| verdict(Figure::Allocations, Some(old), Some(new));
         assert_eq!(verdict_of(12, 13), Verdict::Grew);
         assert_eq!(verdict_of(20_000, 20_001), Verdict::Grew);
-        assert_eq!(verdict_of(12, 12), Verdict::Kept);
+        assert_eq!(verdict_of(12, 12), Verdict::Same);
         assert_eq!(verdict_of(12, 11), Verdict::Fell);
     }
 
     #[test]
-    fn problems_name_counts_that_grew_vanished_or_are_new() {
+    fn problems_name_counts_that_grew_are_gone_or_are_new() {
         let page = |rows: &str| format!("case\tinstructions\tallocations\tbytes\n{rows}");
         let old = page("fell\t100\t3\t-\ngone\t1\t-\t-\ngrew\t10000\t3\t64\nkept\t100\t3\t64\n");
-        let new = page("fell\t90\t2\t-\ngrew\t12000\t3\t64\nkept\t104\t3\t64\nstrange\t-\t1\t-\n");
+        let new = page("fell\t90\t2\t-\ngrew\t12000\t3\t64\nkept\t104\t3\t64\nnew\t-\t1\t-\n");
         let [old, new] = [old, new].map(|page| Counts::from_file(&page).expect("a table"));
         let changes = Changes::between(&old, &new);
         assert_eq!(
             changes.problems(),
             [
-                "gone: instructions are committed, but not counted",
+                "gone: instructions are committed, but not counted; remove them with `--write`",
                 "grew: instructions 10,000 -> 12,000 (+20.0 %)",
-                "strange: allocations are counted, but not committed",
+                "new: allocations are counted, but not committed; add them with `--write`",
             ]
         );
         let table = changes.as_table();

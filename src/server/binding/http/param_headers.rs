@@ -1,4 +1,4 @@
-//! Stores which tools have arguments that modern calls repeat in header fields. Does not depend on calls.
+//! Stores which tools have arguments that modern calls repeat in header fields. Does not depend on the requests in flight.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,14 +11,14 @@ use crate::http::Fields;
 use crate::json::Json;
 use crate::protocol::param_headers::{Mirrored, survey};
 
-/// The most bytes that are kept, enough for thousands of tools. Beyond, the tools that were listed first are forgotten. Their calls are not
-/// checked until they are listed again.
+/// The most bytes that are kept of names, users and arguments, enough for thousands of tools. If there are more, the tools that were listed
+/// longest ago are forgotten. Their calls are not checked until they are listed again.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The tools with such arguments, by audience and name. The tools of one user say nothing of those of another.
+/// The tools with arguments that header fields repeat, by audience and name: two users may see different tools under one name.
 #[derive(Debug, Default)]
 pub(crate) struct ParamHeaders {
-    /// The arguments of each tool, and its number in `order`.
+    /// The arguments of each tool, and its number in `order`. Tools for all users are not in `order`: they are never forgotten.
     table: BTreeMap<Key, (u64, Mirrored)>,
     /// The tools that users were told of, in the order in which they were listed.
     order: BTreeMap<u64, Key>,
@@ -48,7 +48,7 @@ impl Audience {
 }
 
 impl ParamHeaders {
-    /// Learns from a result of `tools/list` for these users. It may be one page of many.
+    /// Learns from a result of `tools/list` for these users, which may be one page of many.
     pub(crate) fn learn(&mut self, audience: &Audience, result: Json<'_>) {
         let found = survey(result).tools;
         if found.is_empty() && self.table.is_empty() {
