@@ -17,7 +17,7 @@ pub(super) struct Departure {
     /// When its last message came, or when the relay began to read again after a pause.
     heard: Instant,
     is_read: bool,
-    /// Whether it has left, since it closed its input.
+    /// Whether it has left. `None` until it closes its input.
     has_left: Option<bool>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(
             start.elapsed() < TIMEOUT,
-            "60 s are over, and it is still not true that {what}"
+            "after {TIMEOUT:?} it is still not true that {what}"
         );
         thread::sleep(Duration::from_millis(1));
     }

@@ -41,8 +41,7 @@ fn clients_of_both_eras_learn_that_a_tool_was_added_or_removed() {
     run(async {
         for version in [Version::V2025_11_25, Version::V2026_07_28] {
             let tools = Tools::new("tests", "1.0").tool("one", "", async |(): (), _| Ok("1"));
-            let served = Served::new(&tools).await;
-            tools.attach(&served.service);
+            let served = Served::attached(&tools).await;
             let link = served.link_with(version, |config| config.watch = Watch::lists());
             let mut events = link.events();
             watching(&link, &mut events).await;
@@ -78,8 +77,7 @@ fn removal_of_the_last_tool_is_announced() {
 fn prompt_that_is_added_to_a_served_set_is_offered_to_new_clients() {
     run(async {
         let tools = Tools::new("tests", "1.0").tool("one", "", async |(): (), _| Ok("1"));
-        let served = Served::new(&tools).await;
-        tools.attach(&served.service);
+        let served = Served::attached(&tools).await;
         tools
             .clone()
             .prompt("greet", "Greets", async |(): (), _| Ok("Hello!"));
@@ -99,8 +97,7 @@ fn subscribers_learn_that_a_resource_changed() {
             Tools::new("tests", "1.0")
                 .with_resource_updates()
                 .resource("a:b", "b", async |_| Ok("text"));
-        let served = Served::new(&tools).await;
-        tools.attach(&served.service);
+        let served = Served::attached(&tools).await;
         let link = served.link_with(Version::V2026_07_28, |config| {
             config.watch.uris.insert("a:b".into());
         });
@@ -152,8 +149,7 @@ async fn call_with_field(served: &Served, region: &str) -> String {
 fn header_fields_are_compared_for_a_tool_that_was_added_while_the_set_is_served() {
     run(async {
         let tools = Tools::new("tests", "1.0").tool("one", "", async |(): (), _| Ok("1"));
-        let served = Served::new(&tools).await;
-        tools.attach(&served.service);
+        let served = Served::attached(&tools).await;
         tools
             .clone()
             .tool("where", "", async |place: Place, _| Ok(place.region));

@@ -39,6 +39,13 @@ impl Served {
         Served { service, url }
     }
 
+    /// A served set that tells its clients of changes.
+    pub(crate) async fn attached(tools: &Tools) -> Served {
+        let served = Served::new(tools).await;
+        tools.attach(&served.service);
+        served
+    }
+
     /// The host and port of the server.
     pub(crate) fn address(&self) -> &str {
         let (_, rest) = self.url.split_once("://").expect("a URL");

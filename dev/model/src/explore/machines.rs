@@ -465,6 +465,56 @@ mod tests {
         assert!(are_merged(&client_http(), [&sequence[..4], &sequence]));
     }
 
+    /// What a relay itself answers depends on what the last server offered.
+    #[test]
+    fn era_of_the_server_that_died_tells_states_of_a_relay_apart() {
+        let sequences: [&[&str]; 2] = [
+            &[
+                "it introduces itself",
+                "it watches",
+                "it introduces itself",
+                "it calls a tool",
+                "the server dies",
+            ],
+            &[
+                "it calls a tool",
+                "it introduces itself",
+                "it watches",
+                "it introduces itself",
+                "it calls a tool",
+                "a server answers the oldest",
+                "the server dies",
+            ],
+        ];
+        assert!(!are_merged(&relay(), sequences));
+    }
+
+    #[test]
+    fn bytes_of_a_host_that_ended_tell_no_states_of_a_relay_apart() {
+        let ended: [&[&str]; 2] = [
+            &[
+                "it calls a tool",
+                "it calls a tool",
+                "time passes until something is due",
+            ],
+            &[
+                "it calls a tool",
+                "a server asks for the oldest",
+                "time passes until something is due",
+                "it calls a tool",
+                "time passes until something is due",
+            ],
+        ];
+        let after = [
+            "it ends",
+            "it calls a tool by older terms",
+            "a server answers the oldest",
+            "it answers the newest question",
+        ];
+        let [one, other] = ended.map(|before| [&["it introduces itself"], before, &after].concat());
+        assert!(are_merged(&relay(), [&one, &other]));
+    }
+
     /// Both streams are due at the same time, and are opened in the order in which they ended.
     #[test]
     fn order_of_streams_that_wait_for_credentials_tells_states_apart() {
