@@ -415,6 +415,8 @@ impl Case for Guarded {
         view.plain(case.handshakes.0 - case.handshakes.1);
         case.conversation.look(view);
         case.client.look(view);
+        // An answer is a sign of life, also to a question that is over.
+        view.plain(case.client.was_asked() && !case.conversation.has_ended());
     }
 }
 

@@ -15,7 +15,7 @@ use super::search::{Action, Explored, Machine};
 use crate::client::app::Which;
 use crate::client::http::{Cut, Form, On, Op as HttpOp, Web};
 use crate::client::pipe::{Op as PipeOp, Pipe};
-use crate::client::{Link, ORIGIN, Reply, ServerMessage};
+use crate::client::{Link, ORIGIN, Peer, Reply, ServerMessage};
 use crate::relay::{Guarded, Op as RelayOp, RelayConfig, bounded_calls};
 use crate::script::Elapse;
 use crate::server::http::{Op as SiteOp, Site, SiteConfig};
@@ -56,6 +56,19 @@ where
 
 fn ending<C: Case + 'static>(name: &'static str, end: fn(&mut World<C>)) -> Action<World<C>> {
     (name, Box::new(end))
+}
+
+/// A link calls a server that was silent before, and waits. How long it waits depends on what servers replied to earlier.
+fn calls_late<P: Peer + 'static>(call: P::Op) -> Action<World<Link<P>>>
+where
+    P::Op: Sync,
+{
+    let act = move |world: &mut World<Link<P>>| {
+        world.elapse(Elapse::ToDeadline);
+        world.step(&call);
+        world.leave_alone();
+    };
+    ("calls a silent server and is left alone", Box::new(act))
 }
 
 fn endings<C: Case + 'static>(last: Action<World<C>>) -> Vec<Action<World<C>>> {
@@ -127,11 +140,13 @@ pub(super) fn client() -> Machine<World<Link<Pipe>>> {
         cut: 0,
     };
     let end = |which, faults| End { which, faults };
+    let mut endings = endings(ending(RECOVERS, World::recover));
+    endings.push(calls_late(call(2)));
     Machine {
         name: "client",
         merges: true,
         start: || World::new(Setup::prompt(small_client(Config::child("explore", "1")))),
-        endings: endings(ending(RECOVERS, World::recover)),
+        endings,
         actions: actions! { Link<Pipe>:
             // the application
             "connect" => Connect;
@@ -186,7 +201,7 @@ pub(super) fn client_http() -> Machine<World<Link<Web>>> {
         World::leave_alone(world);
     });
     let mut endings = endings(ending(RECOVERS, World::recover));
-    endings.push(goes_on);
+    endings.extend([goes_on, calls_late(call(2))]);
     Machine {
         name: "client-http",
         merges: true,
@@ -536,6 +551,27 @@ mod tests {
         let sequences = [listening_ends_first, reply_ends_first].map(|then| [first, then].concat());
         let sequences = sequences.each_ref().map(Vec::as_slice);
         assert!(!are_merged(&client_http(), sequences));
+    }
+
+    #[test]
+    fn reply_to_a_call_tells_states_of_a_client_apart() {
+        let sequences: [&[&str]; 2] = [
+            &["it serves", "call a tool", "cancel the oldest call"],
+            &["it serves", "read a resource", "it serves as a legacy one"],
+        ];
+        assert!(!are_merged(&client_http(), sequences));
+    }
+
+    /// A host that answers a question again is not silent.
+    #[test]
+    fn question_that_is_over_tells_states_of_a_relay_apart() {
+        let call = ["it introduces itself", "it calls a tool"];
+        let ask = [
+            "a server asks for the oldest",
+            "it answers the newest question",
+        ];
+        let asked = [call, ask].concat();
+        assert!(!are_merged(&relay(), [&call, &asked]));
     }
 
     #[test]

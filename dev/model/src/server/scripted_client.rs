@@ -90,6 +90,11 @@ impl ScriptedClient {
         }
     }
 
+    /// Whether it was ever asked. It can answer a question that is over, too.
+    pub(crate) fn was_asked(&self) -> bool {
+        !self.asks.is_empty()
+    }
+
     /// What it has to answer is seen by what it sends then.
     pub(crate) fn look(&self, view: &mut StateView) {
         view.plain(self.is_introduced);
