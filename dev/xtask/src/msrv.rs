@@ -5,7 +5,7 @@ use std::env;
 use anyhow::{Context as _, Result, ensure};
 use xshell::cmd;
 
-use crate::step::{self, Step, cargo_in, shell};
+use crate::step::{self, LIBRARIES, Step, cargo_in, packages, shell};
 
 /// The `rust-version` of the workspace.
 const MSRV: &str = env!("CARGO_PKG_RUST_VERSION");
@@ -22,10 +22,8 @@ const STEPS: &[Step] = &[
         build("--package everlink --lib --no-default-features")
     }),
     ("the adapters", || {
-        build(
-            "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-driver-tests \
-             --package everlink-redis --package everlink-types --package everlink-tools --lib --all-features",
-        )
+        let adapters = packages(&LIBRARIES[1..]);
+        build(&format!("{adapters} --lib --all-features"))
     }),
     ("the program", || build("--package everlink-cli")),
 ];

@@ -5,15 +5,14 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use crate::coverage::scan::ids;
-use crate::step::{cargo_in, files, read, shell, target};
+use crate::step::{LIBRARIES, PROGRAM, cargo_in, files, packages, read, shell, target};
 
 /// The pages of all packages that we publish are in directories that begin like this.
 const PREFIX: &str = "everlink";
 
+/// Checks the pages of what we publish.
 pub(crate) fn check() -> Result<()> {
-    cargo_in(&shell()?, "doc --workspace --all-features --no-deps")
-        .env("RUSTDOCFLAGS", "--deny warnings")
-        .run()?;
+    document(&packages(&[&LIBRARIES[..], &[PROGRAM]].concat()))?;
     let citing = citing(&target().join("doc"))?;
     ensure!(
         citing.is_empty(),
@@ -21,6 +20,18 @@ pub(crate) fn check() -> Result<()> {
         citing.join("\n")
     );
     Ok(())
+}
+
+/// Checks the pages of everything, the tools included.
+pub(crate) fn check_all() -> Result<()> {
+    document("--workspace")
+}
+
+fn document(packages: &str) -> Result<()> {
+    let command = format!("doc {packages} --all-features --no-deps");
+    Ok(cargo_in(&shell()?, &command)
+        .env("RUSTDOCFLAGS", "--deny warnings")
+        .run()?)
 }
 
 /// A line for each page of a published package that cites an id.

@@ -4,24 +4,10 @@ use anyhow::Result;
 use xshell::cmd;
 
 use crate::install::rust_program;
-use crate::step::{shell, skip};
+use crate::step::{LIBRARIES, shell, skip};
 
 /// The program that compares. It is installed if it is missing.
 const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");
-
-/// The published libraries.
-const LIBRARIES: &[&str] = &[
-    "everlink",
-    "everlink-handle",
-    "everlink-stdio",
-    "everlink-http",
-    "everlink-redis",
-    "everlink-auth",
-    "everlink-tokio",
-    "everlink-types",
-    "everlink-tools",
-    "everlink-driver-tests",
-];
 
 /// Fails if the changes since the last release need a higher version number than the manifest has.
 pub(crate) fn check() -> Result<()> {

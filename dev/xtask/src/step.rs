@@ -192,6 +192,29 @@ pub(crate) fn cargo_in<'a>(shell: &'a Shell, arguments: &str) -> Cmd<'a> {
     cmd!(shell, "{cargo}").args(arguments.split_whitespace())
 }
 
+/// The libraries that we publish, the core first.
+pub(crate) const LIBRARIES: [&str; 10] = [
+    "everlink",
+    "everlink-handle",
+    "everlink-stdio",
+    "everlink-http",
+    "everlink-redis",
+    "everlink-auth",
+    "everlink-tokio",
+    "everlink-types",
+    "everlink-tools",
+    "everlink-driver-tests",
+];
+
+/// The package of the program.
+pub(crate) const PROGRAM: &str = "everlink-cli";
+
+/// Options of cargo that choose these packages.
+pub(crate) fn packages(names: &[&str]) -> String {
+    let options = names.iter().map(|name| format!("--package {name}"));
+    options.collect::<Vec<_>>().join(" ")
+}
+
 /// What the tests need.
 pub(crate) const ALL_TESTS: &str = "--workspace --all-features --lib --bins --tests";
 

@@ -18,7 +18,7 @@ use crate::pages;
 use crate::promises;
 use crate::sim;
 use crate::size;
-use crate::step::{self, Step, cargo, cargo_in, has_cargo, shell};
+use crate::step::{self, LIBRARIES, PROGRAM, Step, cargo, cargo_in, has_cargo, shell};
 use crate::transparent;
 use crate::wasm;
 use crate::windows;
@@ -73,6 +73,7 @@ const LONG_STEPS: &[Step] = &[
     ("interleavings of threads, with loom", interleavings),
     ("that no step grows", growth::check),
     ("packages by themselves", check_packages_alone),
+    ("documentation of the tools", pages::check_all),
     ("examples", || {
         cargo("build --workspace --all-features --examples")
     }),
@@ -154,7 +155,6 @@ fn runner() -> String {
 
 /// Builds each package as a user does: in the workspace, features of other packages can hide a missing one.
 fn check_packages_alone() -> Result<()> {
-    let packages = "handle stdio http redis auth tokio types tools driver-tests cli";
-    let mut packages = packages.split(' ');
-    packages.try_for_each(|package| cargo(&format!("check --package everlink-{package}")))
+    let mut packages = LIBRARIES.into_iter().chain([PROGRAM]);
+    packages.try_for_each(|package| cargo(&format!("check --package {package}")))
 }
