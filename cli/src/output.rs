@@ -44,11 +44,13 @@ pub(crate) static STDOUT_FAILED: tokio::sync::Notify = tokio::sync::Notify::cons
 
 /// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
 pub(crate) fn warn(text: &dyn Display) {
-    let _ = writeln!(
-        stderr(),
-        "everlink: {}",
-        blank_control_characters_except_newline(text)
-    );
+    let _ = stderr().write_all(warning(text).as_bytes());
+}
+
+/// Formats a message for a person on standard error.
+pub(crate) fn warning(text: &dyn Display) -> String {
+    let text = blank_control_characters_except_newline(text);
+    format!("everlink: {text}\n")
 }
 
 /// Writes to standard error, which the host may have made non-blocking. Errors are ignored because there is no other place to report them.

@@ -4,7 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fs, thread};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::{fs, io, thread};
 
 use everlink::auth::{DeviceCode, Event, Need, Secret};
 use everlink::http::Url;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use super::AuthOptions;
 use crate::Failure;
 use crate::args::LogFormat;
-use crate::output::{warn, write_to_stderr};
+use crate::output::{warn, warning, write_to_stderr};
 
 /// Who can be asked to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) enum Audience {
 pub(super) struct Person {
     /// The command that signs in at the server.
     login: String,
-    audience: Audience,
+    messages: Messages,
     opens_browser: bool,
     pastes: bool,
     /// Reads the sign-in page in place of a person.
@@ -57,7 +58,7 @@ impl Person {
             .or(options.id_token.as_ref());
         Ok(Person {
             login: login_command(server, options),
-            audience,
+            messages: Messages::start(audience)?,
             opens_browser: !options.no_browser && !options.paste,
             pastes: options.paste,
             follows: options.follow_sign_in.then(|| Arc::clone(web)),
@@ -66,23 +67,57 @@ impl Person {
             is_store_bad: AtomicBool::new(false),
         })
     }
-
-    fn say(&self, text: &str, kind: &str, details: Value) {
-        say(self.audience, text, kind, details);
-    }
 }
 
-/// Shows a text. A log of JSON also has its kind, as the events of a link have, and these details.
-fn say(audience: Audience, text: &str, kind: &str, details: Value) {
-    match audience {
-        Audience::Host(LogFormat::Off) => {}
-        Audience::Host(LogFormat::Json) => {
-            let mut entry = details;
-            entry["event"] = json!(text);
-            entry["kind"] = json!(kind);
-            write_to_stderr(format!("{entry}\n").as_bytes());
+/// The number of lines that wait for the reader of a guard's log. Further lines are dropped until the reader has taken one.
+const MAX_WAITING_LINES: usize = 64;
+
+/// Shows messages. A clone shows them at the same place.
+#[derive(Clone)]
+struct Messages {
+    audience: Audience,
+    /// The lines for the log of a guard. A thread writes them, because the driver must not wait for a host that does not read the log.
+    lines: Option<SyncSender<String>>,
+}
+
+impl Messages {
+    fn start(audience: Audience) -> io::Result<Messages> {
+        let lines = match audience {
+            Audience::Host(_) => {
+                let (sender, lines) = sync_channel::<String>(MAX_WAITING_LINES);
+                let write = move || {
+                    for line in lines {
+                        write_to_stderr(line.as_bytes());
+                    }
+                };
+                thread::Builder::new()
+                    .name("sign-in-log".into())
+                    .spawn(write)?;
+                Some(sender)
+            }
+            Audience::Login | Audience::Terminal => None,
+        };
+        Ok(Messages { audience, lines })
+    }
+
+    /// Shows a text. A log of JSON also has its kind, as the events of a link have, and these details.
+    fn show(&self, text: &str, kind: &str, details: Value) {
+        let line = match self.audience {
+            Audience::Host(LogFormat::Off) => return,
+            Audience::Host(LogFormat::Json) => {
+                let mut entry = details;
+                entry["event"] = json!(text);
+                entry["kind"] = json!(kind);
+                format!("{entry}\n")
+            }
+            Audience::Host(LogFormat::Text) | Audience::Login | Audience::Terminal => {
+                warning(&text)
+            }
+        };
+        match &self.lines {
+            Some(lines) => drop(lines.try_send(line)),
+            None => write_to_stderr(line.as_bytes()),
         }
-        Audience::Host(LogFormat::Text) | Audience::Login | Audience::Terminal => warn(&text),
     }
 }
 
@@ -105,13 +140,13 @@ fn login_command(server: &str, options: &AuthOptions) -> String {
 impl everlink_auth::Person for Person {
     fn is_there(&self) -> Result<(), String> {
         let is_at_terminal = stdin().is_terminal() || stderr().is_terminal();
-        let is_there = match self.audience {
+        let is_there = match self.messages.audience {
             Audience::Host(_) => true,
             Audience::Login | Audience::Terminal => is_at_terminal || self.follows.is_some(),
         };
         match is_there {
             true => Ok(()),
-            false if self.audience == Audience::Login => Err(
+            false if self.messages.audience == Audience::Login => Err(
                 "there is no terminal at which to ask somebody; run this command at a terminal, or sign in as a program with --client-credentials or --workload-token".to_owned(),
             ),
             false => Err(format!(
@@ -133,23 +168,23 @@ impl everlink_auth::Person for Person {
         }
         let page = url.as_str();
         let text = format!("sign in at {page}");
-        self.say(&text, "sign_in", json!({"sign_in": page}));
+        self.messages
+            .show(&text, "sign_in", json!({"sign_in": page}));
         if self.opens_browser {
             // It may be the browser itself that runs until it is closed.
-            let (page, audience) = (page.to_owned(), self.audience);
+            let (page, messages) = (page.to_owned(), self.messages.clone());
             thread::spawn(move || {
                 if let Err(error) = webbrowser::open(&page) {
                     let text =
                         format!("no browser can be started ({error}): open the page yourself");
                     let details = json!({"no_browser": error.to_string()});
-                    say(audience, &text, "no_browser", details);
+                    messages.show(&text, "no_browser", details);
                 }
             });
         }
         if self.pastes {
-            warn(
-                &"after the sign-in, the browser shows a page that it cannot open: paste its URL here",
-            );
+            let text = "after the sign-in, the browser shows a page that it cannot open: paste its URL here";
+            self.messages.show(text, "paste", json!({}));
             let redirect = redirect.clone();
             thread::spawn(move || {
                 for line in stdin().lock().lines().map_while(Result::ok) {
@@ -165,11 +200,12 @@ impl everlink_auth::Person for Person {
         if let Some(url) = &code.url_with_code {
             text.push_str(&format!(", or at {}", url.as_str()));
         }
-        self.say(&text, "sign_in", json!({"sign_in": page, "code": typed}));
+        self.messages
+            .show(&text, "sign_in", json!({"sign_in": page, "code": typed}));
     }
 
     fn waits(&self) {
-        self.say(
+        self.messages.show(
             "another process is waiting for somebody to sign in there; complete that sign-in, or end the process",
             "waits_for_sign_in",
             json!({"waits_for": "sign-in of another process"}),
@@ -183,14 +219,15 @@ impl everlink_auth::Person for Person {
                 let why = answer.to_string();
                 let refused = json!({"issuer": issuer, "why": why});
                 let details = json!({"renewal_refused": refused});
-                self.say(&text, "renewal_refused", details);
+                self.messages.show(&text, "renewal_refused", details);
             }
             // A store that fails does so at every step.
             Event::StoreFailed { why } if !self.is_store_bad.swap(true, Ordering::Relaxed) => {
                 let text = format!(
                     "the store of tokens cannot be used: {why}; name another directory with --auth-directory, or tokens are lost when this program ends"
                 );
-                self.say(&text, "store_failed", json!({"store_failed": why}));
+                self.messages
+                    .show(&text, "store_failed", json!({"store_failed": why}));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Tests sign-ins of several processes, processes that end or are killed during a renewal, and the texts of a sign-in that fails.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
@@ -601,6 +601,33 @@ fn guard_whose_stderr_is_closed_still_signs_in() {
     let reply = host.receive(2);
     assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
     assert_eq!(host.disconnect().code(), Some(0));
+}
+
+/// The host does not read the log of the guard, and the pipe is full.
+#[test]
+fn guard_whose_stderr_is_full_opens_the_browser_and_signs_in() {
+    let user = User::new("full-stderr");
+    let (script, noted) = browser(&user);
+    let (mut stderr, _reader) = UnixStream::pair().expect("a socket");
+    stderr.set_nonblocking(true).expect("a socket");
+    while stderr.write(&[b'x'; 512]).is_ok() {}
+    stderr.set_nonblocking(false).expect("a socket");
+    let mut guard = user.command("guard", &[]);
+    guard.env("BROWSER", &script).env("DISPLAY", ":0");
+    guard.stderr(OwnedFd::from(stderr));
+    let mut host = Host::of(&mut guard);
+    let person = thread::spawn(move || {
+        wait_until("a browser is started", || noted.exists());
+        let noted = fs::read_to_string(&noted).expect("a file");
+        sign_in_at(noted.lines().nth(1).expect("a URL"));
+    });
+    host.handshake();
+    person.join().expect("the person signs in");
+    host.send_call(2, "greet", &json!({}));
+    let reply = host.receive(2);
+    assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
+    assert_eq!(host.disconnect().code(), Some(0));
+    let _ = fs::remove_dir_all(user.store.with_extension("browser"));
 }
 
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.
