@@ -1,10 +1,10 @@
 //! Asks whoever is at this computer to sign in: opens a browser, shows URLs and codes, and reads what is pasted.
 
-use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
+use std::io::{IsTerminal as _, stderr, stdin};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fs, io, thread};
 
 use everlink::auth::{DeviceCode, Event, Need, Secret};
@@ -36,6 +36,7 @@ pub(super) struct Person {
     messages: Messages,
     opens_browser: bool,
     pastes: bool,
+    paste_reader: PasteReader,
     /// Reads the sign-in page in place of a person.
     follows: Option<Arc<HttpWeb>>,
     private_key: Option<PrivateKey>,
@@ -61,6 +62,7 @@ impl Person {
             messages: Messages::start(audience)?,
             opens_browser: !options.no_browser && !options.paste,
             pastes: options.paste,
+            paste_reader: PasteReader::default(),
             follows: options.follow_sign_in.then(|| Arc::clone(web)),
             private_key: options.private_key()?,
             token_file: token_file.cloned(),
@@ -118,6 +120,59 @@ impl Messages {
             Some(lines) => drop(lines.try_send(line)),
             None => write_to_stderr(line.as_bytes()),
         }
+    }
+}
+
+/// Reads the URLs that the person pastes. One thread reads for all sign-ins, and ends with the line that the sign-in waits for: the form for a question of
+/// the server reads standard input next.
+#[derive(Clone, Default)]
+struct PasteReader(Arc<Mutex<Option<WaitingSignIn>>>);
+
+/// A sign-in that waits for a pasted URL.
+struct WaitingSignIn {
+    redirect: RedirectSender,
+    /// The parameter by which its URL is recognised.
+    state: String,
+}
+
+impl PasteReader {
+    /// Gives the next lines to the sign-in at this page, until one has what it waits for. An earlier sign-in gets no more lines.
+    fn expect(&self, page: &str, redirect: &RedirectSender) {
+        let mut parameters = page.split(['?', '&']);
+        let state = parameters.find(|parameter| parameter.starts_with("state="));
+        let waiting = WaitingSignIn {
+            redirect: redirect.clone(),
+            state: state.unwrap_or_default().to_owned(),
+        };
+        let is_reading = self.lock().replace(waiting).is_some();
+        if is_reading {
+            return;
+        }
+        let reader = self.clone();
+        thread::spawn(move || {
+            loop {
+                let mut line = String::new();
+                match stdin().read_line(&mut line) {
+                    Ok(1..) if reader.give(&line) => return,
+                    Ok(1..) => {}
+                    _ => return drop(reader.lock().take()),
+                }
+            }
+        });
+    }
+
+    /// Gives a line to the sign-in that waits. Returns whether none waits any more.
+    fn give(&self, line: &str) -> bool {
+        let mut waiting = self.lock();
+        if let Some(sign_in) = &*waiting {
+            sign_in.redirect.send(line.trim());
+        }
+        waiting.take_if(|sign_in| line.contains(&sign_in.state));
+        waiting.is_none()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<WaitingSignIn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,12 +240,7 @@ impl everlink_auth::Person for Person {
         if self.pastes {
             let text = "after the sign-in, the browser shows a page that it cannot open: paste its URL here";
             self.messages.show(text, "paste", json!({}));
-            let redirect = redirect.clone();
-            thread::spawn(move || {
-                for line in stdin().lock().lines().map_while(Result::ok) {
-                    redirect.send(line.trim());
-                }
-            });
+            self.paste_reader.expect(page, redirect);
         }
     }
 

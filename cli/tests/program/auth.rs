@@ -439,11 +439,7 @@ fn options_of_two_kinds_of_sign_in_are_refused_together() {
 
 /// Signs in at this page, as a browser would.
 fn sign_in_at(page: &str) {
-    let answer = get(page);
-    let location = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("Location: "));
-    let shown = get(location.expect("a redirect"));
+    let shown = get(&redirect_of(page));
     assert!(shown.contains("You are signed in"), "{shown}");
 }
 
@@ -628,6 +624,35 @@ fn guard_whose_stderr_is_full_opens_the_browser_and_signs_in() {
     assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
     assert_eq!(host.disconnect().code(), Some(0));
     let _ = fs::remove_dir_all(user.store.with_extension("browser"));
+}
+
+/// The page to which the sign-in page redirects.
+fn redirect_of(page: &str) -> String {
+    let answer = get(page);
+    let location = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Location: "));
+    location.expect("a redirect").to_owned()
+}
+
+/// The form of the server's question reads the same standard input as the sign-in before it.
+#[test]
+fn call_with_a_pasted_sign_in_then_asks_the_question_of_the_server() {
+    let user = User::new("paste-and-ask");
+    let mut call = Terminal::start(&mut user.command("call", &["ask", "--paste"]));
+    let screen = call.read_until("paste its URL here");
+    let page = screen
+        .split_whitespace()
+        .find(|word| word.contains("code_challenge="));
+    let last_page = redirect_of(page.expect("a URL"));
+    // A line that belongs to no sign-in does not end the reading.
+    call.type_text("http://127.0.0.1/callback?code=x&state=wrong\n");
+    call.type_text(&format!("{last_page}\n"));
+    call.read_until("Send this?");
+    call.type_text("y\n");
+    let (screen, output) = call.end();
+    assert_eq!(output.status.code(), Some(0), "{screen}");
+    assert_eq!(text(&output.stdout), "accept\n", "{screen}");
 }
 
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.

@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub(crate) revocations: usize,
     /// The verifiers, codes, states and client secrets that were used.
     pub(crate) secrets: Vec<String>,
+    /// What the person chose in the last form.
+    chosen: Option<String>,
     access: Vec<String>,
     /// The refresh tokens that are valid, and those that were used.
     refresh: Vec<String>,
@@ -105,6 +107,16 @@ fn serve(socket: TcpStream, state: &Mutex<State>) {
     let Some(request) = read(&mut reader) else {
         return;
     };
+    if request.path == "/mcp" && request.body.contains("\"name\":\"ask\"") {
+        let is_valid = {
+            let state = state.lock().expect("no test has failed");
+            let token = request.token.as_ref();
+            token.is_some_and(|token| state.access.contains(token))
+        };
+        if is_valid {
+            return ask(reader.into_inner(), &request.body, state);
+        }
+    }
     let (status, fields, body) = answer(&request, state);
     let answer = format!(
         "HTTP/1.1 {status} Status\r\n{fields}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -217,7 +229,11 @@ fn answer(request: &Request, state: &Mutex<State>) -> Answer {
                 .token
                 .as_ref()
                 .is_some_and(|token| state.access.contains(token));
-            if is_valid {
+            let message: Value = serde_json::from_str(&request.body).unwrap_or_default();
+            if let Some(action) = message["result"]["action"].as_str() {
+                state.chosen = Some(action.to_owned());
+                (202, "", String::new())
+            } else if is_valid {
                 call(&request.body)
             } else {
                 unauthorized(&origin)
@@ -252,6 +268,27 @@ fn token(request: &Request, state: &mut State) -> Answer {
     }
     state.refreshes += usize::from(get("grant_type") == "refresh_token");
     (200, "", state.tokens().to_string())
+}
+
+/// Answers a call of the tool `ask`: asks the person, and returns what they chose.
+fn ask(mut socket: TcpStream, body: &str, state: &Mutex<State>) {
+    let message: Value = serde_json::from_str(body).expect("JSON");
+    let schema = json!({"type": "object", "properties": {}});
+    let params = json!({"message": "May I?", "requestedSchema": schema});
+    let question =
+        json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params});
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    let _ = write!(socket, "{head}data: {question}\n\n");
+    let action = loop {
+        let chosen = state.lock().expect("no test has failed").chosen.take();
+        match chosen {
+            Some(action) => break action,
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let result = json!({"content": [{"type": "text", "text": action}]});
+    let reply = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+    let _ = write!(socket, "data: {reply}\n\n");
 }
 
 /// Answers a message of MCP 2025-11-25.
