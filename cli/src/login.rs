@@ -142,8 +142,9 @@ fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {
     };
     let (url, issuer) = (&args.url, &authorized.issuer);
     if is_over(authorized) {
+        let login = args.auth.login_command(url);
         let text = format!(
-            "the sign-in at {url} by {issuer} has expired, and cannot be renewed; run `everlink login {url}`"
+            "the sign-in at {url} by {issuer} has expired, and cannot be renewed; run `{login}`"
         );
         print(&single_line(&text))?;
         return Ok(());

@@ -58,7 +58,7 @@ impl Person {
             .as_ref()
             .or(options.id_token.as_ref());
         Ok(Person {
-            login: login_command(server, options),
+            login: options.login_command(server),
             messages: Messages::start(audience)?,
             opens_browser: !options.no_browser && !options.paste,
             pastes: options.paste,
@@ -174,22 +174,6 @@ impl PasteReader {
     fn lock(&self) -> MutexGuard<'_, Option<WaitingSignIn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The command that signs in at the server, with the options that choose whose tokens are used.
-fn login_command(server: &str, options: &AuthOptions) -> String {
-    let mut command = format!("everlink login {server}");
-    let account = Some(&options.account).filter(|account| !account.is_empty());
-    for (option, value) in [
-        ("--account", account),
-        ("--client-id", options.client_id.as_ref()),
-        ("--client-secret-env", options.client_secret_env.as_ref()),
-    ] {
-        if let Some(value) = value {
-            command.push_str(&format!(" {option} {value}"));
-        }
-    }
-    command
 }
 
 impl everlink_auth::Person for Person {

@@ -324,7 +324,11 @@ fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
     let options = ["greet", "--account", "work", "--record", &recording];
     let output = user.run("call", &options);
     let stderr = text(&output.stderr);
-    let login = format!("run `everlink login {} --account work`", user.server.url);
+    let store = user.store.display();
+    let login = format!(
+        "run `everlink login {} --account work --auth-directory {store}`",
+        user.server.url
+    );
     assert!(stderr.contains(&login), "{stderr}");
     assert_eq!(output.status.code(), Some(4));
     assert_no_path_is_recorded(&user, &recording);
