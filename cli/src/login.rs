@@ -12,7 +12,7 @@ use everlink_tokio::http::Connector;
 use serde_json::{Value, json};
 
 use crate::args::Login;
-use crate::authorization::{self, Audience, SignIn};
+use crate::authorization::{self, Audience, OAuth, SignIn};
 use crate::monitor::{RETRIES, monitor_link};
 use crate::output::{print, single_line};
 use crate::{Failure, ShutdownSignals, usage_error};
@@ -20,6 +20,11 @@ use crate::{Failure, ShutdownSignals, usage_error};
 /// Signs in.
 pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
     args.auth.check_credentials()?;
+    if args.auth.oauth == OAuth::Off {
+        return Err(usage_error(
+            "--oauth off forbids the sign-in: leave it out, or do not run this command",
+        ));
+    }
     let mut signals = ShutdownSignals::listen()?;
     let authorization = start(&args)?;
     tokio::select! {

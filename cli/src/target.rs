@@ -136,11 +136,11 @@ impl Target {
     /// Prepares the sign-in at the server, if it is reached over HTTP and no credentials are given.
     pub(crate) fn sign_in(&self, audience: Audience) -> Result<SignIn, Failure> {
         let fields = self.header_fields()?;
-        let is_given = self.bearer_env.is_some()
-            || fields
-                .iter()
-                .any(|(_, name, _)| name.eq_ignore_ascii_case("authorization"));
-        if is_given {
+        let has_header = fields
+            .iter()
+            .any(|(_, name, _)| name.eq_ignore_ascii_case("authorization"));
+        self.check_sign_in_options(has_header)?;
+        if has_header || self.bearer_env.is_some() {
             return Ok(SignIn::with_credentials());
         }
         let authorization = match &self.url {
@@ -152,6 +152,30 @@ impl Target {
             _ => None,
         };
         Ok(SignIn::new(authorization))
+    }
+
+    /// Fails if options for a sign-in were given, and nobody will sign in. `has_header` says whether a header field holds the credentials.
+    pub(crate) fn check_sign_in_options(&self, has_header: bool) -> Result<(), Failure> {
+        let why = match (&self.url, &self.bearer_env) {
+            (None, _) => "a server that a command starts wants no sign-in",
+            (_, Some(_)) if has_header => {
+                return Err(usage_error(
+                    "--bearer-env and a header Authorization (--header, --header-env) both give the credentials: leave one of them out",
+                ));
+            }
+            (_, Some(_)) => "--bearer-env gives the credentials",
+            _ if has_header => {
+                "a header Authorization (--header, --header-env) gives the credentials"
+            }
+            _ if self.auth.oauth == OAuth::Off => "--oauth off forbids the sign-in",
+            _ => return Ok(()),
+        };
+        match self.auth.given() {
+            None => Ok(()),
+            Some(option) => Err(usage_error(format!(
+                "{option} has no effect, because {why}: leave one of them out"
+            ))),
+        }
     }
 
     fn transport(&self, config: &Config, sign_in: &SignIn) -> Result<UpstreamTransport, Failure> {

@@ -96,6 +96,7 @@ impl Adopt {
             "--server-stderr does not fit with a file, because all guards would write to it; use inherit, prefix or off"
         } else {
             return check_options(&guard)
+                .and_then(|()| target.check_sign_in_options(false))
                 .map_err(|error| usage_error(format!("the options for the guards: {error}")));
         };
         Err(usage_error(format!(

@@ -314,7 +314,12 @@ pub(crate) struct Guard {
     pub(crate) store: Option<String>,
     /// The environment variable with the key that all guards with the same --store share: at least 16 characters, such as the output of
     /// `openssl rand -hex 16`. Several keys are separated by commas: the first is used, and all are accepted, so that a key can be replaced while guards run
-    #[arg(long, value_name = "NAME", default_value = "EVERLINK_STORE_KEY")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "EVERLINK_STORE_KEY",
+        requires = "store"
+    )]
     pub(crate) store_key_env: String,
     #[command(flatten)]
     pub(crate) target: Target,

@@ -17,6 +17,20 @@ use crate::args::parse_timeout;
 use crate::target::read_variable;
 use crate::{Failure, usage_error};
 
+/// The options for a person with a browser. They have no effect on a program that signs in by itself.
+const BROWSER_OPTIONS: [&str; 7] = [
+    "paste",
+    "no_browser",
+    "authorize_param",
+    "callback_host",
+    "callback_port",
+    "callback_path",
+    "auth_success_url",
+];
+
+/// The default host and path in the redirect URI.
+const CALLBACK: (&str, &str) = ("127.0.0.1", "/callback");
+
 /// How to sign in at a server over HTTP that wants it.
 #[derive(Clone, Debug, Arguments)]
 #[command(next_help_heading = "Authorization")]
@@ -25,7 +39,7 @@ pub(crate) struct AuthOptions {
     #[arg(long, default_value = "auto", value_name = "WHEN")]
     pub(crate) oauth: OAuth,
     /// Sign in on another device, with a code that is shown here
-    #[arg(long, conflicts_with_all = ["paste", "client_credentials", "workload_token"])]
+    #[arg(long, conflicts_with_all = ["paste", "auth_success_url", "authorize_param", "client_credentials", "workload_token", "idp_token_endpoint"])]
     pub(crate) device: bool,
     /// Paste the URL of the last page of the sign-in, for a browser on another computer
     #[arg(long)]
@@ -63,16 +77,31 @@ pub(crate) struct AuthOptions {
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
     /// The name of the environment variable that holds the client secret
-    #[arg(long, value_name = "VARIABLE", requires = "client_id")]
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        requires = "client_id",
+        conflicts_with = "private_key"
+    )]
     pub(crate) client_secret_env: Option<String>,
     /// The URL of a document that describes this client, for authorization servers that read it
-    #[arg(long, value_name = "URL", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = ["client_id", "workload_token"],
+        hide_short_help = true
+    )]
     pub(crate) client_metadata_url: Option<String>,
     /// More metadata for the registration of this client: a JSON object
-    #[arg(long, value_name = "JSON", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "JSON",
+        conflicts_with_all = ["client_id", "workload_token"],
+        hide_short_help = true
+    )]
     pub(crate) client_metadata: Option<String>,
     /// Sign in as a program, with the client secret or the private key
-    #[arg(long, requires = "client_id")]
+    #[arg(long, requires = "client_id", conflicts_with_all = BROWSER_OPTIONS)]
     pub(crate) client_credentials: bool,
     /// The file with the private key of the client, in PEM
     #[arg(
@@ -87,11 +116,19 @@ pub(crate) struct AuthOptions {
         long,
         value_name = "FILE",
         conflicts_with = "client_credentials",
+        conflicts_with_all = BROWSER_OPTIONS,
         hide_short_help = true
     )]
     pub(crate) workload_token: Option<PathBuf>,
     /// Sign in through the identity provider of an enterprise: its token endpoint
-    #[arg(long, value_name = "URL", requires_all = ["idp_client_id", "id_token"], hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires_all = ["idp_client_id", "id_token"],
+        conflicts_with_all = ["client_credentials", "workload_token"],
+        conflicts_with_all = BROWSER_OPTIONS,
+        hide_short_help = true
+    )]
     pub(crate) idp_token_endpoint: Option<String>,
     /// The client id at the identity provider
     #[arg(
@@ -110,7 +147,12 @@ pub(crate) struct AuthOptions {
     )]
     pub(crate) idp_client_secret_env: Option<String>,
     /// The file with the user's identity token
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "idp_token_endpoint",
+        hide_short_help = true
+    )]
     pub(crate) id_token: Option<PathBuf>,
     /// The value of the parameter `resource`, in place of the one that the server publishes
     #[arg(
@@ -129,7 +171,7 @@ pub(crate) struct AuthOptions {
     /// The host in the redirect URI
     #[arg(
         long,
-        default_value = "127.0.0.1",
+        default_value = CALLBACK.0,
         value_name = "HOST",
         hide_short_help = true
     )]
@@ -140,13 +182,18 @@ pub(crate) struct AuthOptions {
     /// The path to which the browser comes back
     #[arg(
         long,
-        default_value = "/callback",
+        default_value = CALLBACK.1,
         value_name = "PATH",
         hide_short_help = true
     )]
     pub(crate) callback_path: String,
     /// The page to which the browser is sent after the sign-in
-    #[arg(long, value_name = "URL", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "paste",
+        hide_short_help = true
+    )]
     pub(crate) auth_success_url: Option<String>,
     /// The token endpoint of an authorization server that publishes no metadata
     #[arg(long, value_name = "URL", hide_short_help = true)]
@@ -272,6 +319,40 @@ impl AuthOptions {
     fn issuer(&self) -> Result<Option<Box<str>>, Failure> {
         let issuer = self.url_of("--issuer", self.issuer.as_ref())?;
         Ok(issuer.map(|issuer| issuer.as_str().into()))
+    }
+
+    /// Returns an option that was given although it has no effect without a sign-in, if there is one. Leaves out those that may come from the environment,
+    /// and those that need another one of these.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--device", self.device),
+            ("--paste", self.paste),
+            ("--no-browser", self.no_browser),
+            ("--account", !self.account.is_empty()),
+            ("--auth-timeout", self.auth_timeout.is_some()),
+            ("--scope", self.scope.is_some()),
+            ("--client-id", self.client_id.is_some()),
+            ("--client-metadata-url", self.client_metadata_url.is_some()),
+            ("--client-metadata", self.client_metadata.is_some()),
+            ("--workload-token", self.workload_token.is_some()),
+            ("--idp-token-endpoint", self.idp_token_endpoint.is_some()),
+            ("--resource", self.resource.is_some()),
+            ("--no-resource", self.no_resource),
+            ("--authorize-param", !self.authorize_param.is_empty()),
+            ("--callback-host", self.callback_host != CALLBACK.0),
+            ("--callback-port", self.callback_port.is_some()),
+            ("--callback-path", self.callback_path != CALLBACK.1),
+            ("--auth-success-url", self.auth_success_url.is_some()),
+            ("--token-endpoint", self.token_endpoint.is_some()),
+            ("--use-id-token", self.use_id_token),
+            ("--dpop", self.dpop),
+            ("--allow-http", self.allow_http),
+            ("--allow-other-issuer", self.allow_other_issuer),
+            ("--follow-sign-in", self.follow_sign_in),
+        ];
+        given
+            .into_iter()
+            .find_map(|(option, is_given)| is_given.then_some(option))
     }
 
     /// Fails if a token will be fetched with client credentials and they are not given. Only signing out and the status need none.

@@ -425,6 +425,61 @@ fn login_prints_json_if_the_server_wants_no_sign_in() {
     assert_eq!(text(&output.stdout), "null\n");
 }
 
+/// The identity of a client.
+const CLIENT: &[&str] = &["--client-id", "x"];
+
+/// The identity provider of an enterprise.
+const IDP: &[&str] = &[
+    "--idp-token-endpoint",
+    "https://a.example/token",
+    "--idp-client-id",
+    "x",
+    "--id-token",
+    "x",
+];
+
+/// Each way to reach a server at which nobody signs in.
+#[test]
+fn sign_in_options_are_refused_where_nobody_will_sign_in() {
+    let url = ["--url", "https://a.example/mcp"];
+    let bearer = ["--bearer-env", "XDG_CACHE_HOME"];
+    let header = ["--header", "Authorization: Basic x"];
+    for (reached, server, why) in [
+        (&[][..], &SERVER[..], "a command starts"),
+        (&[url, bearer].concat(), &[], "--bearer-env"),
+        (&[url, header].concat(), &[], "Authorization"),
+        (&[url, ["--oauth", "off"]].concat(), &[], "--oauth off"),
+    ] {
+        for command in ["inspect", "watch", "guard"] {
+            for option in [
+                &["--client-id", "x"][..],
+                &["--account", "work"],
+                &["--allow-http"],
+                &["--callback-path", "/x"],
+            ] {
+                let output = run_everlink(&[&[command], reached, option].concat(), server);
+                let stderr = text(&output.stderr);
+                let case = format!("{command} {reached:?} {option:?}: {stderr}");
+                assert_eq!(output.status.code(), Some(2), "{case}");
+                assert!(stderr.contains(option[0]), "{case}");
+                assert!(stderr.contains(why), "{case}");
+            }
+        }
+    }
+    let output = run_everlink(&[&["inspect"], &url[..], &bearer, &header].concat(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("leave one of them out"));
+    let output = run_everlink(&["call", "echo", "--paste"], &SERVER);
+    assert_eq!(output.status.code(), Some(2));
+    let output = run_everlink(&["adopt", "--", "--client-id", "x"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = run_everlink(&["guard", "--store-key-env", "X"], &SERVER);
+    assert_eq!(output.status.code(), Some(2));
+    // An order that holds is no mistake.
+    let output = run_everlink(&["call", "echo", "message=x", "--oauth", "off"], &SERVER);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
 /// Otherwise one of the options would have no effect.
 #[test]
 fn options_of_two_kinds_of_sign_in_are_refused_together() {
@@ -432,6 +487,49 @@ fn options_of_two_kinds_of_sign_in_are_refused_together() {
         (&["--device", "--workload-token", "x"][..], "cannot be used"),
         (&["--idp-client-id", "x"], "--idp-token-endpoint"),
         (&["--idp-client-secret-env", "X"], "--idp-token-endpoint"),
+        (&["--id-token", "x"], "--idp-token-endpoint"),
+        (&[IDP, &["--device"]].concat(), "cannot be used"),
+        (
+            &[IDP, &["--workload-token", "x"]].concat(),
+            "cannot be used",
+        ),
+        (
+            &[CLIENT, &["--client-credentials"], IDP].concat(),
+            "cannot be used",
+        ),
+        (
+            &[
+                CLIENT,
+                &["--private-key", "x", "--client-secret-env", "PATH"],
+            ]
+            .concat(),
+            "cannot be used",
+        ),
+        (
+            &[CLIENT, &["--client-metadata", "{}"]].concat(),
+            "cannot be used",
+        ),
+        (
+            &[CLIENT, &["--client-metadata-url", "https://a.example/"]].concat(),
+            "cannot be used",
+        ),
+        (
+            &[CLIENT, &["--client-credentials", "--no-browser"]].concat(),
+            "cannot be used",
+        ),
+        (
+            &["--workload-token", "x", "--callback-port", "1"],
+            "cannot be used",
+        ),
+        (
+            &["--device", "--auth-success-url", "https://a.example/"],
+            "cannot be used",
+        ),
+        (
+            &["--paste", "--auth-success-url", "https://a.example/"],
+            "cannot be used",
+        ),
+        (&["--oauth", "off"], "--oauth off forbids"),
     ] {
         let login = ["login", "https://a.example/mcp"];
         let output = run_everlink(&[&login, options].concat(), &[]);

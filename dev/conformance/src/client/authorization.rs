@@ -73,8 +73,16 @@ impl ClientRun {
             .arg("--follow-sign-in")
             .arg("--auth-directory")
             .arg(&directory);
-        guard.args(["--client-metadata-url", CLIENT_DOCUMENT]);
-        guard.args(["--callback-host", "localhost", "--callback-port", "3000"]);
+        let is_program = self.scenario.starts_with("auth/client-credentials")
+            || context.valid_jwt.is_some()
+            || context.idp_token_endpoint.is_some();
+        // The program refuses options that have no effect.
+        if !is_program {
+            guard.args(["--callback-host", "localhost", "--callback-port", "3000"]);
+        }
+        if context.client_id.is_none() && context.valid_jwt.is_none() {
+            guard.args(["--client-metadata-url", CLIENT_DOCUMENT]);
+        }
         if self.scenario.starts_with("auth/dpop") {
             guard.arg("--dpop");
         }
