@@ -30,7 +30,7 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
     tokio::select! {
         signed_in = sign_in(&args, &authorization) => match signed_in? {
             Some(authorized) => {
-                if authorization.status().store_failure.is_some() {
+                if authorization.status().is_unsaved {
                     return Err("you signed in, but the tokens are not stored, and so they are lost".into());
                 }
                 show(&args, Some(&authorized))?;

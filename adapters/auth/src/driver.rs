@@ -1,7 +1,7 @@
 //! The thread that drives an authorizer. It carries out outputs, feeds inputs, and answers those that wait for a token or for an outcome. Exchanges and
 //! waits for locks have threads of their own while they last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
@@ -61,6 +61,8 @@ pub(crate) struct Driver {
     sender: Sender<Command>,
     status: Arc<Mutex<Status>>,
     origin: Clock,
+    /// The records that are not locked or saved yet, or could not be the last time. An attempt that succeeds removes its record.
+    unsaved: BTreeSet<Key>,
     /// The locks that are held, and the flags that end the wait for others.
     locks: BTreeMap<(Key, Lock), LockState>,
     listener: Option<Listener>,
@@ -96,6 +98,7 @@ impl Driver {
             sender,
             status,
             origin,
+            unsaved: BTreeSet::new(),
             locks: BTreeMap::new(),
             listener: None,
             page: None,
@@ -282,6 +285,9 @@ impl Driver {
             Output::CloseRedirect => self.listener = None,
             Output::Delete { key } => {
                 let deleted = self.options.store.delete(&key);
+                if deleted.is_ok() {
+                    self.unsaved.remove(&key);
+                }
                 self.stored(deleted);
             }
             Output::Event(event) => self.tell(event),
@@ -307,6 +313,7 @@ impl Driver {
             Output::Request(request) => self.exchange(request),
             Output::Save { key, record } => {
                 let saved = self.options.store.save(&key, &record);
+                self.note_saved(key, saved.is_ok());
                 self.stored(saved);
             }
             Output::ShowCode(code) => {
@@ -333,10 +340,19 @@ impl Driver {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.state = Some(self.authorizer.state());
         status.authorized = self.authorizer.authorized();
+        status.is_unsaved = !self.unsaved.is_empty();
         if !self.authorizer.state().awaits_person() {
             (status.url, status.code) = (None, None);
         }
         change(&mut status);
+    }
+
+    /// Notes whether a record can be saved. The tokens of a sign-in are lost only if the last attempt failed.
+    fn note_saved(&mut self, key: Key, is_saved: bool) {
+        match is_saved {
+            true => self.unsaved.remove(&key),
+            false => self.unsaved.insert(key),
+        };
     }
 
     fn stored(&mut self, result: io::Result<()>) {
@@ -473,10 +489,12 @@ impl Driver {
     fn lock(&mut self, key: Key, lock: Lock) {
         match self.options.store.try_lock(&key, lock) {
             Ok(Some(guard)) => self.hold(key, lock, guard),
-            Err(error) => self.store_failed(&error.to_string()),
+            Err(error) => self.lock_failed(key, lock, &error),
             Ok(None) => {
-                if lock == Lock::SignIn {
-                    self.options.person.waits();
+                match lock {
+                    Lock::SignIn => self.options.person.waits(),
+                    // The authorizer may give up the wait, and then nothing is saved.
+                    _ => self.note_saved(key.clone(), false),
                 }
                 let is_ended = Arc::new(AtomicBool::new(false));
                 let state = LockState::Awaited(Arc::clone(&is_ended));
@@ -510,8 +528,8 @@ impl Driver {
         match result {
             Ok(guard) if is_awaited => self.hold(key, lock, guard),
             Err(error) if is_awaited => {
-                self.locks.remove(&(key, lock));
-                self.store_failed(&error.to_string());
+                self.locks.remove(&(key.clone(), lock));
+                self.lock_failed(key, lock, &error);
             }
             _ => {}
         }
@@ -520,15 +538,25 @@ impl Driver {
     /// A lock is held: reads the record.
     fn hold(&mut self, key: Key, lock: Lock, guard: LockGuard) {
         let record = self.options.store.load(&key);
-        self.locks.insert((key, lock), LockState::Held(guard));
+        self.locks
+            .insert((key.clone(), lock), LockState::Held(guard));
         let now = self.now();
         match record {
             Ok(record) => {
+                self.note_saved(key, true);
                 let record = record.as_deref();
                 self.authorizer.handle(now, Input::Locked { record });
             }
-            Err(error) => self.store_failed(&error.to_string()),
+            Err(error) => self.lock_failed(key, lock, &error),
         }
+    }
+
+    /// A record cannot be locked, or not be read under its lock. So nothing is saved there.
+    fn lock_failed(&mut self, key: Key, lock: Lock, error: &io::Error) {
+        if lock != Lock::SignIn {
+            self.note_saved(key, false);
+        }
+        self.store_failed(&error.to_string());
     }
 }
 

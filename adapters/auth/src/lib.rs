@@ -161,6 +161,8 @@ pub struct Status {
     /// Why the tokens could not be read, stored or deleted the last time that this failed. It stays after a success. Tokens that are not stored are lost
     /// when the process ends.
     pub store_failure: Option<String>,
+    /// Whether the last attempt to store tokens failed or has not ended. If it stays so, they are lost when the process ends, and `store_failure` says why.
+    pub is_unsaved: bool,
     /// Whether the store may still have the tokens of the last sign-out, because it could not delete them. `store_failure` says why.
     pub is_undeleted: bool,
 }

@@ -5,16 +5,16 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use std::{env, fs, process, thread};
+use std::{env, fs, io, process, thread};
 
 use everlink::auth::{Config, DeviceCode, Key, Lock, Request};
 use everlink::http::{Fields, ResponseHead, Url, Verb};
 use everlink::{Fault, FaultKind};
 use everlink_auth::{
-    Authorization, FileStore, MemoryStore, Options, Person, RedirectSender, Store, Web,
+    Authorization, FileStore, LockGuard, MemoryStore, Options, Person, RedirectSender, Store, Web,
     WebResponse, record_name,
 };
 use everlink_handle::{Credentials, wait};
@@ -511,7 +511,48 @@ fn unwritable_store_is_told_and_the_token_lives_in_this_process() {
     authorization.sign_in().wait().expect("it is signed in");
     assert_eq!(token(&authorization).as_deref(), Some("Bearer granted"));
     assert!(!told.lock().expect("no panic").is_empty());
+    assert!(authorization.status().is_unsaved);
     fs::remove_file(directory.path()).expect("it is there");
+}
+
+/// A store in memory in which the first attempt to save a record fails.
+#[derive(Default)]
+struct SlowToSave {
+    store: MemoryStore,
+    has_failed: AtomicBool,
+}
+
+impl Store for SlowToSave {
+    fn load(&self, key: &Key) -> io::Result<Option<Vec<u8>>> {
+        self.store.load(key)
+    }
+
+    fn try_lock(&self, key: &Key, lock: Lock) -> io::Result<Option<LockGuard>> {
+        self.store.try_lock(key, lock)
+    }
+
+    fn save(&self, key: &Key, record: &[u8]) -> io::Result<()> {
+        match self.has_failed.swap(true, Ordering::SeqCst) {
+            true => self.store.save(key, record),
+            false => Err(io::Error::other("not now")),
+        }
+    }
+
+    fn delete(&self, key: &Key) -> io::Result<()> {
+        self.store.delete(key)
+    }
+}
+
+#[test]
+fn tokens_that_a_second_attempt_stores_are_not_unsaved() {
+    let (provider, browser) = (Provider::default(), Browser::default());
+    let config = Config::new(Url::parse(SERVER).expect("a URL"), "test");
+    let options = Options::new(provider, SlowToSave::default(), browser);
+    let authorization = Authorization::start(config, options).expect("a thread");
+    authorization.sign_in().wait().expect("it is signed in");
+    let status = authorization.status();
+    assert_eq!(status.store_failure.as_deref(), Some("not now"));
+    assert!(!status.is_unsaved);
 }
 
 /// A browser whose owner also listens to events.

@@ -11,12 +11,15 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, getrlimit, prlimit};
 use serde_json::{Value, json};
 
 use crate::auth_server::AuthServer;
 use crate::guard::{GuardProcess, Host, get};
 use crate::listen::http_request;
-use crate::support::{SERVER, Terminal, lines_of, program, run_everlink, text, wait_until};
+use crate::support::{
+    EVERLINK, RunningCommand, SERVER, Terminal, lines_of, program, run_everlink, text, wait_until,
+};
 
 /// How many processes start at the same time.
 const PROCESSES: usize = 8;
@@ -378,6 +381,33 @@ fn login_fails_once_with_the_directory_if_the_tokens_cannot_be_stored() {
     assert!(stderr.contains("--auth-directory"), "{stderr}");
     // A call works, because the tokens are needed only now.
     assert_answered(&login("call", &["greet", "--follow-sign-in"]));
+}
+
+/// The first attempt to store the tokens fails, and the second one succeeds.
+#[test]
+fn login_succeeds_if_the_tokens_are_stored_after_a_failure() {
+    let user = User::new("stored-later");
+    let mut login = Command::new("sh");
+    // No file may grow. The signal for that is ignored, so that the write fails.
+    login
+        .args(["-c", "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"", "sh"])
+        .args([EVERLINK, "login", &user.server.url, "--follow-sign-in"])
+        .env("EVERLINK_AUTH_DIRECTORY", &user.store);
+    let (mut login, stderr) = RunningCommand::start_with_stderr(&mut login);
+    let failed = stderr.iter().find(|line| line.contains("cannot be used"));
+    failed.expect("the store fails");
+    let mut limit = getrlimit(Resource::Fsize);
+    limit.current = None;
+    prlimit(
+        Some(Pid::from_child(&login.process)),
+        Resource::Fsize,
+        limit,
+    )
+    .expect("the process exists");
+    let status = login.wait_for_exit();
+    let told: Vec<String> = stderr.iter().collect();
+    assert_eq!(status.code(), Some(0), "{told:?}");
+    assert!(user.record_file().exists());
 }
 
 #[test]
