@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use everlink::client::{Delivery, Event, State};
 use everlink::{Instant, relay, server};
@@ -45,6 +48,23 @@ pub(crate) static STDOUT_FAILED: tokio::sync::Notify = tokio::sync::Notify::cons
 /// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
 pub(crate) fn warn(text: &dyn Display) {
     let _ = stderr().write_all(warning(text).as_bytes());
+}
+
+/// How long a caller waits for a warning to be written.
+const WARNING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Warns on another thread, because a driver must not wait for a reader of standard error. Waits up to [`WARNING_TIMEOUT`].
+pub(crate) fn warn_in_time(text: String) {
+    let (done, written) = channel();
+    let write = move || {
+        warn(&text);
+        let _ = done.send(());
+    };
+    let thread = thread::Builder::new().name("warning".into());
+    if thread.spawn(write).is_ok() {
+        // The program may be about to end.
+        let _ = written.recv_timeout(WARNING_TIMEOUT);
+    }
 }
 
 /// Formats a message for a person on standard error.

@@ -500,7 +500,8 @@ pub(crate) struct LinkOptions {
 #[derive(Debug, Arguments)]
 pub(crate) struct RecordOptions {
     /// Record every input and output in this file, for `everlink replay`; headers and tokens are left out. An existing file is replaced, unless another
-    /// process writes it: then the next name is taken, such as l-2.jsonl for l.jsonl, up to l-9.jsonl, and a line on standard error says so
+    /// process writes it: then the next name is taken, such as l-2.jsonl for l.jsonl, up to l-9.jsonl, unless it is a file of
+    /// another kind. A line on standard error says so
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
     /// Start a new part when the recording has this size, such as 64M, and compress finished parts: FILE.1.gz, FILE.2.gz, and so on. FILE is the newest

@@ -26,7 +26,7 @@ use crate::authorization::{Audience, SignIn};
 #[cfg(unix)]
 use crate::cleaner::Cleaner;
 use crate::monitor::monitor_relay;
-use crate::output::warn;
+use crate::output::{warn, warn_in_time};
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, ServerStderr};
 use crate::{Failure, ShutdownSignals, usage_error};
@@ -164,8 +164,10 @@ async fn start_relay(
     };
     let (target, observer) = (&args.target, otlp.map(Otlp::observer));
     let store = SessionStore::of(args)?;
-    let log_notice = |notice| {
-        let _ = remarks.send(Remark::Info(notice));
+    // The name of the recording must be known, even without a log.
+    let log_notice = |notice| match args.log {
+        LogFormat::Off => warn_in_time(notice),
+        LogFormat::Json | LogFormat::Text => drop(remarks.send(Remark::Info(notice))),
     };
     if args.listen != STDIO {
         let shared = store.as_ref().map(SessionStore::settings);

@@ -3,9 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
-use std::thread;
-use std::time::Duration;
 
 use everlink::{Epoch, Instant, StreamId};
 use serde::Serialize;
@@ -13,16 +10,13 @@ use serde::Serialize;
 use super::line_buffer::{LineBuffer, Source};
 use super::parts::PartWriter;
 use super::redact::{EventMask, Mask};
-use crate::output::warn;
+use crate::output::warn_in_time;
 
 /// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The buffer is written to the file when it has this many bytes, at the latest.
 const MAX_BUFFERED_BYTES: usize = 64 << 10;
-
-/// How long the driver waits for a warning to be written. It warns once.
-const WARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The file of a recording, and the lines that are not written yet.
 pub(super) struct LineWriter {
@@ -320,20 +314,6 @@ impl LineWriter {
     #[cfg(test)]
     pub(super) fn held(&self) -> (usize, usize) {
         (self.held.len(), self.held_bytes)
-    }
-}
-
-/// Warns on another thread, because the driver must not wait for a reader of standard error.
-fn warn_in_time(text: String) {
-    let (done, written) = channel();
-    let write = move || {
-        warn(&text);
-        let _ = done.send(());
-    };
-    let thread = thread::Builder::new().name("recording-warning".into());
-    if thread.spawn(write).is_ok() {
-        // The program may be about to end.
-        let _ = written.recv_timeout(WARNING_TIMEOUT);
     }
 }
 

@@ -50,17 +50,22 @@ impl PartWriter {
     /// Creates the file, and replaces an existing one. Does not delete old parts such as `FILE.3.gz`, because they may be other files. A new part with the
     /// same number replaces them.
     ///
-    /// If another process writes the file, takes the next free name: `l-2.jsonl` to `l-9.jsonl` for `l.jsonl`.
+    /// If another process writes the file, takes the next free name: `l-2.jsonl` to `l-9.jsonl` for `l.jsonl`. Nobody asked for that name, so a file that
+    /// is no recording is left alone.
     pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<PartWriter> {
         let mut number = 1;
         let (path, file) = loop {
             let path = numbered_path(path, number);
-            match create_private_file(&path)? {
+            let file = match number == 1 || is_replaceable(&path) {
+                true => create_private_file(&path)?,
+                false => None,
+            };
+            match file {
                 Some(file) => break (path, file),
                 None if number == MAX_WRITERS => {
                     let last = path.display();
                     let text = format!(
-                        "other processes write this file and all up to {last}; name another file"
+                        "other processes write this file, and the names up to {last} are taken; name another file"
                     );
                     return Err(io::Error::new(ErrorKind::ResourceBusy, text));
                 }
@@ -270,6 +275,22 @@ fn numbered_path(path: &Path, number: usize) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Whether there is no file of this name, an empty one, or a recording.
+fn is_replaceable(path: &Path) -> bool {
+    let mut line = Vec::new();
+    let read = match fs::metadata(path) {
+        Err(error) => return error.kind() == ErrorKind::NotFound,
+        // To open a pipe would wait for its other end.
+        Ok(metadata) if !metadata.is_file() => return false,
+        Ok(_) => File::open(path),
+    };
+    let read = read.map(|file| BufReader::new(file.take(MAX_HEADER)));
+    let read = read.and_then(|mut file| file.read_until(b'\n', &mut line));
+    let is_recording =
+        line.starts_with(b"{\"everlink\":") || serde_json::from_slice::<PartHeader>(&line).is_ok();
+    read.is_ok() && (line.is_empty() || is_recording)
+}
+
 fn part_path(path: &Path, part: usize) -> PathBuf {
     with_suffix(path, &format!(".{part}"))
 }
@@ -396,6 +417,28 @@ mod tests {
         assert_eq!(read(&path).expect("a recording"), 20);
         let second = directory.0.join("it-2.jsonl");
         assert_eq!(read(&second).expect("a recording"), 30);
+    }
+
+    #[test]
+    fn second_recording_takes_no_file_that_is_something_else() {
+        let directory = Directory::new("foreign");
+        let path = |name: &str| directory.0.join(name);
+        for (name, content) in [
+            ("it-2.jsonl", "notes"),
+            ("it-3.jsonl", "{\"line\":0}\n"),
+            ("it-4.jsonl", "{\"part\":3,\"seed\":8}\n{\"line\":9}\n"),
+            ("it-5.jsonl", "{\"everlink\":\"0.1.0\",\"format\":1}\n"),
+            ("it-6.jsonl", ""),
+        ] {
+            fs::write(path(name), content).expect("a file");
+        }
+        let create = || PartWriter::create(&path("it.jsonl"), Some(100), 7).expect("a file");
+        let writers: Vec<_> = (0..5).map(|_| create()).collect();
+        let taken = writers.iter().map(|writer| writer.path.clone());
+        let names = ["it", "it-4", "it-5", "it-6", "it-7"];
+        let expected = names.map(|name| path(&format!("{name}.jsonl")));
+        assert_eq!(taken.collect::<Vec<_>>(), expected);
+        assert_eq!(fs::read(path("it-2.jsonl")).expect("a file"), b"notes");
     }
 
     #[test]

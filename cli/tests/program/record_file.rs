@@ -44,6 +44,27 @@ fn second_and_third_process_record_in_files_of_their_own_and_say_so() {
     }
 }
 
+/// Nothing else of the guard is written with `--log off`, but the name of the recording must be known.
+#[test]
+fn second_process_says_its_file_without_a_log_and_leaves_other_files_alone() {
+    let names = ["", "-2", "-3"].map(|end| format!("record-foreign{end}.jsonl"));
+    let [first, second, third] = names.map(|name| TempFile::new(&name));
+    fs::write(&second.0, "{\"notes\":1}\n").expect("a file");
+    let record = ["--record", first.path()];
+    let mut host = Host::start(Stdio::null(), &record, &SERVER);
+    host.handshake_and_echo();
+    let options = [&record[..], &["--log", "off"]].concat();
+    let mut other = Host::start(Stdio::piped(), &options, &SERVER);
+    let log = lines_of(other.process.stderr.take().expect("a pipe"));
+    other.handshake_and_echo();
+    assert_eq!(other.disconnect().code(), Some(0));
+    assert_eq!(host.disconnect().code(), Some(0));
+    let told: Vec<String> = log.iter().collect();
+    let is_told = |line: &String| line.ends_with(&format!("writes {}", third.path()));
+    assert!(told.iter().any(is_told), "{told:?}");
+    assert_eq!(second.read(), "{\"notes\":1}\n");
+}
+
 /// Removes this many lines from the end of a recording.
 fn cut(recording: &TempFile, lines: usize) {
     let whole = recording.read();
