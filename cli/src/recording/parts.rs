@@ -14,7 +14,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::system::{for_sole_writer, is_locked, lock, make_private, open_at_once, private};
+use crate::system::{for_sole_writer, is_at, is_locked, lock, make_private, open_at_once, private};
 
 /// The first line of every part but the first, which begins with the setup.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ const MAX_HEADER: u64 = 1024;
 
 /// The number of processes that can record with the same name at once. A host that restarts its guard starts the new one before the old one has ended.
 const MAX_WRITERS: usize = 9;
+
+/// How often a file is opened again whose path leads elsewhere. On some network file systems, no file looks like the one that was opened.
+const MAX_ATTEMPTS: usize = 100;
 
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
@@ -96,8 +99,7 @@ impl PartWriter {
     fn rotate(&mut self) -> io::Result<()> {
         self.compressions.retain(|thread| !thread.is_finished());
         let finished = part_path(&self.path, self.part);
-        fs::rename(&self.path, &finished)?;
-        self.file = create_private_file(&self.path)?.ok_or(ErrorKind::ResourceBusy)?;
+        self.file = replace_locked(&self.path, &finished)?;
         let compressed = compressed_path(&self.path, self.part);
         // The link must not wait for this. Without a thread, the part stays as it is.
         let compress = move || drop(compress(&finished, &compressed));
@@ -305,6 +307,23 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Gives the file at `path` the name `finished`, and puts a new file in its place, which is locked before it has the name. So no other process can take
+/// the name in between.
+fn replace_locked(path: &Path, finished: &Path) -> io::Result<File> {
+    let unnamed = with_suffix(path, ".next");
+    let file = create_private_file(&unnamed)?.ok_or(ErrorKind::ResourceBusy)?;
+    match fs::remove_file(finished) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Some file systems have no second names for a file, and Windows replaces no open file. There, the name is free for a moment.
+    if cfg!(windows) || fs::hard_link(path, finished).is_err() {
+        fs::rename(path, finished)?;
+    }
+    fs::rename(unnamed, path)?;
+    Ok(file)
+}
+
 /// Creates an empty file that only the user can read, because it holds messages of the server. Returns `None` if another process writes the file,
 /// and leaves its content alone.
 fn create_private_file(path: &Path) -> io::Result<Option<File>> {
@@ -313,15 +332,24 @@ fn create_private_file(path: &Path) -> io::Result<Option<File>> {
     private(for_sole_writer(
         options.write(true).create(true).truncate(false),
     ));
-    let opened = match open_at_once(&options, path) {
-        Err(error) if is_locked(&error) => return Ok(None),
-        opened => opened?,
+    let mut attempt = 0;
+    let file = loop {
+        attempt += 1;
+        let opened = match open_at_once(&options, path) {
+            Err(error) if is_locked(&error) => return Ok(None),
+            opened => opened?,
+        };
+        let file = opened.ok_or_else(|| {
+            io::Error::other("no program reads this pipe: start its reader first")
+        })?;
+        if !lock(&file)? {
+            return Ok(None);
+        }
+        // The process that had the lock may have given the file another name. It must not be emptied then.
+        if attempt == MAX_ATTEMPTS || is_at(&file, path)? {
+            break file;
+        }
     };
-    let file = opened
-        .ok_or_else(|| io::Error::other("no program reads this pipe: start its reader first"))?;
-    if !lock(&file)? {
-        return Ok(None);
-    }
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
@@ -439,6 +467,36 @@ mod tests {
         let expected = names.map(|name| path(&format!("{name}.jsonl")));
         assert_eq!(taken.collect::<Vec<_>>(), expected);
         assert_eq!(fs::read(path("it-2.jsonl")).expect("a file"), b"notes");
+    }
+
+    /// Another recording of the same name begins at any moment of a rotation.
+    #[test]
+    fn rotating_recording_keeps_its_name_and_its_parts_while_others_begin() {
+        let directory = Directory::new("race");
+        let path = directory.0.join("it.jsonl");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let mut writer = PartWriter::create(&path, Some(100), 7).expect("a file");
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let other = PartWriter::create(&path, Some(100), 8).expect("a file");
+                        assert_ne!(other.path, path);
+                    }
+                });
+            }
+            for line in 0..600 {
+                let line = format!("{{\"line\":{line}}}\n");
+                let written = writer.write_lines(line.as_bytes());
+                if written.is_err() {
+                    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+                written.expect("the recording keeps its name");
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        drop(writer);
+        assert_eq!(read(&path).expect("a recording"), 600);
     }
 
     #[test]

@@ -138,6 +138,16 @@ pub(crate) fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Whether this path still leads to the file that was opened there.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (opened, named) = (file.metadata()?, fs::metadata(path));
+    match named {
+        Ok(named) => Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether the system refused to open a file because another process writes it. Only Windows does.
 pub(crate) const fn is_locked(_: &io::Error) -> bool {
     false
