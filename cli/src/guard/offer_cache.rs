@@ -62,7 +62,8 @@ impl OfferCache {
     }
 }
 
-/// Returns a hash of how the server is reached. Leaves out header fields and the values of environment variables, because they are secrets.
+/// Returns a hash of how the server is reached, and as whom: it may offer something else to another user. Leaves out the values of header fields and of
+/// environment variables, because they are secrets.
 fn target_hash(target: &Target) -> u64 {
     let mut hasher = DefaultHasher::new();
     target.url.hash(&mut hasher);
@@ -77,5 +78,48 @@ fn target_hash(target: &Target) -> u64 {
     for variable in &target.env {
         name(variable).hash(&mut hasher);
     }
+    let header_names = target.header.iter().map(|field| field.split(':').next());
+    header_names.collect::<Vec<_>>().hash(&mut hasher);
+    (&target.header_env, &target.bearer_env).hash(&mut hasher);
+    (&target.auth.account, &target.auth.client_id).hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn hash_of(options: &str) -> u64 {
+        let words = format!("everlink guard --url https://a.example/mcp {options}");
+        let args = Args::try_parse_from(words.split_whitespace()).expect("options");
+        match args.command {
+            Command::Guard(guard) => target_hash(&guard.target),
+            _ => panic!("another command"),
+        }
+    }
+
+    /// A server may offer other tools to another user.
+    #[test]
+    fn offer_of_other_credentials_is_in_another_file() {
+        let options = [
+            "",
+            "--account work",
+            "--client-id a",
+            "--client-id b",
+            "--bearer-env A",
+            "--bearer-env B",
+            "--header-env A",
+            "--header X-Key:1",
+            "--header X-Other:1",
+        ];
+        let hashes: BTreeSet<u64> = options.iter().map(|options| hash_of(options)).collect();
+        assert_eq!(hashes.len(), options.len());
+        // The value may be a secret.
+        assert_eq!(hash_of("--header X-Key:1"), hash_of("--header X-Key:2"));
+    }
 }
