@@ -199,7 +199,11 @@ pub(super) fn allowed_hosts(
             "this listens on every address of the machine; give the names or addresses that clients connect to with --allow-host",
         );
     }
-    if !ip.is_loopback() && !ip.is_unspecified() {
+    // A name of the operator's own may lead to this machine, too.
+    let is_loopback_name = LOOPBACK_NAMES
+        .iter()
+        .any(|name| name.eq_ignore_ascii_case(host));
+    if !is_loopback_name && !ip.is_unspecified() {
         hosts.push(host.to_owned());
     }
     Ok((!hosts.is_empty()).then_some(hosts))
@@ -224,6 +228,9 @@ mod tests {
             Ok(shop.clone())
         );
         assert_eq!(allowed("shop", "10.0.0.7", &[]), Ok(shop.clone()));
+        // The operator chose this name, although it leads to this machine.
+        assert_eq!(allowed("shop", "127.0.0.1", &[]), Ok(shop.clone()));
+        assert_eq!(allowed("LocalHost", "127.0.0.1", &[]), Ok(None));
         assert_eq!(allowed("0.0.0.0", "0.0.0.0", &["shop"]), Ok(shop));
         assert!(allowed("0.0.0.0", "0.0.0.0", &[]).is_err());
         assert!(allowed("[::]", "::", &[]).is_err());
