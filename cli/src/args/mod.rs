@@ -348,14 +348,14 @@ pub(crate) struct Inspect {
 pub(crate) struct Replay {
     /// The recording
     pub(crate) file: PathBuf,
-    /// Print each event as a line of JSON; with --call, each step of the call
+    /// Print each event as a line of JSON. The steps of a call (--call) are printed as JSON without this option, too
     #[arg(long)]
     pub(crate) json: bool,
     /// Write a timeline to this HTML file: hosts, guard and server with their messages, epochs, calls and failures. The file holds everything that it
     /// shows, and loads nothing. An existing file is replaced
     #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "call"])]
     pub(crate) html: Option<PathBuf>,
-    /// Show only the steps of this call; calls are counted from 1, as in the timeline
+    /// Show only the steps of this call, as JSON or with --mermaid; calls are counted from 1, as in the timeline
     #[arg(long, value_name = "NUMBER")]
     pub(crate) call: Option<usize>,
     /// Print the steps of the call as a sequence diagram for Mermaid
