@@ -37,6 +37,9 @@ class Plain(common.Host):
     async def close(self) -> None:
         self.over.set()
         await asyncio.gather(self.task, return_exceptions=True)
+        # `connect` has raised an error before that.
+        if self.ready.done():
+            self.task.result()
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ struct Measurement {
     next_good_s: Option<f64>,
     ran: Option<u32>,
     close_s: f64,
+    close_error: String,
     left: u32,
 }
 
@@ -230,6 +231,10 @@ fn regressions(direct: &Measurement, guarded: &Measurement) -> Vec<&'static str>
         (direct.connected && first_error_later, "later first error"),
         (direct.connected && next_good_later, "later next good call"),
         (slower(direct.close_s, guarded.close_s), "closes later"),
+        (
+            direct.close_error.is_empty() && !guarded.close_error.is_empty(),
+            "ends with an error",
+        ),
         (guarded.left > direct.left, "leaves more processes"),
     ];
     checks
@@ -273,11 +278,16 @@ fn row(host: &str, variant: &str, measurement: &Measurement) -> String {
     let Measurement {
         connect_s,
         close_s,
+        close_error,
         left,
         failed,
         ..
     } = measurement;
-    let end = format!("{close_s:.1} s | {left} |\n");
+    let close_error = match close_error.as_str() {
+        "" => String::new(),
+        error => format!(": {}", excerpt(error)),
+    };
+    let end = format!("{close_s:.1} s{close_error} | {left} |\n");
     if !measurement.connected {
         let error = excerpt(&measurement.connect_error);
         return format!(
@@ -323,4 +333,27 @@ fn excerpt(text: &str) -> String {
         short.push('…');
     }
     format!("\"{short}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_at_the_end_is_read_and_shown_and_counts_against_the_guard() {
+        let line = r#"{"connected": true, "close_s": 1.0, "close_error": "Broken: pipe"}"#;
+        let guarded: Measurement = serde_json::from_str(line).expect("a measurement");
+        let shown = row("a host", "guard", &guarded);
+        assert!(
+            shown.ends_with("| 1.0 s: \"Broken: pipe\" | 0 |\n"),
+            "{shown}"
+        );
+        let direct = Measurement {
+            close_error: String::new(),
+            ..guarded.clone()
+        };
+        assert_eq!(regressions(&direct, &guarded), ["ends with an error"]);
+        assert!(regressions(&guarded, &guarded).is_empty());
+        assert!(row("a host", "direct", &direct).ends_with("| 1.0 s | 0 |\n"));
+    }
 }
