@@ -109,7 +109,7 @@ impl Read for Setup<RelayConfig> {
 }
 
 /// So that each request is answered in the end, whatever the server does.
-pub(crate) fn bounded_calls() -> CallOptions {
+fn bounded_calls() -> CallOptions {
     CallOptions::new()
         .with_idle(Limit::After(Duration::from_secs(300)))
         .with_total(Limit::After(Duration::from_secs(3_600)))

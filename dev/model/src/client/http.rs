@@ -157,7 +157,10 @@ impl Peer for Web {
             Op::Auth(byte) if byte % 4 == 0 => {
                 world.tell(|client, now| client.denied(now, "a whim"));
             }
-            Op::Auth(_) => world.tell(Client::authorized),
+            Op::Auth(_) => {
+                world.case.peer.server.outdate();
+                world.tell(Client::authorized);
+            }
             Op::Bytes { on, bytes } => world.at(*on, Exchange::is_stream, |_, _| {
                 vec![Part::Bytes(bytes.clone())]
             }),

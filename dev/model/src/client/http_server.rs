@@ -43,6 +43,8 @@ pub(super) struct Exchange {
     is_responded: bool,
     is_stream: bool,
     is_in_session: bool,
+    /// Whether there were other credentials since it began: if these are refused, it is sent again.
+    is_outdated: bool,
 }
 
 impl Exchange {
@@ -64,6 +66,7 @@ impl HttpServer {
             is_responded: false,
             is_stream: false,
             is_in_session: head.fields.has("mcp-session-id"),
+            is_outdated: false,
         };
         self.open.insert(stream, exchange);
     }
@@ -75,6 +78,12 @@ impl HttpServer {
             self.server.forget(request.id);
         }
         self.sse_stream = self.sse_stream.filter(|open| *open != stream);
+    }
+
+    /// The client has other credentials for the exchanges that begin from now on.
+    pub(super) fn outdate(&mut self) {
+        let open = self.open.values_mut();
+        open.for_each(|exchange| exchange.is_outdated = true);
     }
 
     /// One of the open exchanges that are as they should be.
@@ -97,6 +106,7 @@ impl HttpServer {
                 exchange.is_responded,
                 exchange.is_stream,
                 exchange.is_in_session,
+                exchange.is_outdated,
             ));
             if let Some(request) = &exchange.request {
                 view.wire(request.id);

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use everlink::client::CallOptions;
 use everlink::protocol::ClientCapabilities;
 use everlink::{
     Config, FaultKind, Instant, Keepalive, Limit, List, Watch, WhenSpent, relay, server,
@@ -16,7 +17,7 @@ use crate::client::app::Which;
 use crate::client::http::{Cut, Form, On, Op as HttpOp, Web};
 use crate::client::pipe::{Op as PipeOp, Pipe};
 use crate::client::{Link, ORIGIN, Peer, Reply, ServerMessage};
-use crate::relay::{Guarded, Op as RelayOp, RelayConfig, bounded_calls};
+use crate::relay::{Guarded, Op as RelayOp, RelayConfig};
 use crate::script::Elapse;
 use crate::server::http::{Op as SiteOp, Site, SiteConfig};
 use crate::server::pipe::{Op as ServerOp, Pipe as ServerPipe};
@@ -419,7 +420,9 @@ pub(super) fn relay() -> Machine<World<Guarded>> {
             // When a server was heard last is not visible from here; the keepalive is for the client alone to show.
             upstream.policy.keepalive = None;
             let mut config = relay::Config::new(upstream, SECRET);
-            config.calls = bounded_calls();
+            // No limit restarts when a call goes on: its timer would be too early, which cannot be seen from outside.
+            let total = Limit::After(Duration::from_secs(300));
+            config.calls = CallOptions::new().with_idle(Limit::Never).with_total(total);
             let downstream = small_server();
             config.downstream.ask_timeout = downstream.ask_timeout;
             config.downstream.limits = downstream.limits;
@@ -549,6 +552,17 @@ mod tests {
             "it replies with an error",
         ];
         let sequences = [listening_ends_first, reply_ends_first].map(|then| [first, then].concat());
+        let sequences = sequences.each_ref().map(Vec::as_slice);
+        assert!(!are_merged(&client_http(), sequences));
+    }
+
+    #[test]
+    fn credentials_that_are_newer_than_a_call_tell_states_apart() {
+        let first = ["it serves", "time passes until something is due"];
+        let then = ["read a resource", "there are other credentials"];
+        let mut other = then;
+        other.reverse();
+        let sequences = [then, other].map(|then| [first, then].concat());
         let sequences = sequences.each_ref().map(Vec::as_slice);
         assert!(!are_merged(&client_http(), sequences));
     }
