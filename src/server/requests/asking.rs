@@ -16,8 +16,10 @@ use crate::server::outgoing::frame::Frame;
 use crate::server::outgoing::writer::MessageWriter;
 use crate::server::requests::asks::{self, Ask, Found, Place, is_number};
 use crate::server::requests::checks::{check_askable, check_params};
+use crate::server::requests::places::Holder;
 use crate::server::requests::reply::Verdict;
 use crate::server::requests::{Arrival, Requests};
+use crate::util::Arc;
 use crate::wire::{ErrorObject, Id};
 
 /// The facts about the client that is asked, which other components know.
@@ -65,13 +67,15 @@ impl Requests {
         entry.check_round(cx.config.limits.input_rounds)?;
         let era = entry.version().era();
         let session = entry.arrival().session;
+        let holder = entry.arrival().holder.clone();
         if era == Era::Modern && !to.is_only {
             self.make_room_away(cx, request);
         }
-        self.check_ask(cx, to, params.as_ref(), era, session)?;
+        self.check_ask(cx, params.as_ref(), (era, session, holder.as_ref()))?;
         let ask = Ask {
             request: Some(request),
             session,
+            holder,
             queue: to.queue,
             key,
             method,
@@ -106,10 +110,13 @@ impl Requests {
                 return Err(Misuse::Unaskable { method, why });
             }
         }
-        self.check_ask(cx, to, params.as_ref(), Era::Legacy, Some(session))?;
+        let holder = (!to.is_only).then(|| Arc::new(Holder::Session(session)));
+        let client = (Era::Legacy, Some(session), holder.as_ref());
+        self.check_ask(cx, params.as_ref(), client)?;
         let ask = Ask {
             request: None,
             session: Some(session),
+            holder,
             queue: to.queue,
             key: None,
             method,
@@ -130,14 +137,11 @@ impl Requests {
     fn check_ask(
         &self,
         cx: &Context,
-        to: Addressee,
         params: Option<&Payload>,
-        era: Era,
-        session: Option<SessionKey>,
+        client: (Era, Option<SessionKey>, Option<&Arc<Holder>>),
     ) -> Result<(), Misuse> {
         cx.lifecycle.check_can_ask()?;
         let bytes = params.map_or(0, |params| params.as_str().len());
-        let client = (era, session, to.is_only);
         let limits = &cx.config.limits;
         self.asks.check_room(client, self.away(), bytes, limits)
     }

@@ -12,6 +12,8 @@ use crate::protocol::{Era, code, question};
 use crate::server::config::Limits;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{QueueId, SessionKey};
+use crate::server::requests::places::Holder;
+use crate::util::Arc;
 use crate::wire::{ErrorObject, Id};
 
 /// An ask that has no outcome yet.
@@ -21,6 +23,8 @@ pub(crate) struct Ask {
     pub(crate) request: Option<RequestId>,
     /// The legacy client that is asked. No other client can answer.
     pub(crate) session: Option<SessionKey>,
+    /// The client that its bytes count for. `None` on a byte stream.
+    pub(crate) holder: Option<Arc<Holder>>,
     /// The queue on which it is sent.
     pub(crate) queue: QueueId,
     /// The key of its answer in the next round. `None` if the key is the number of the ask.
@@ -57,7 +61,10 @@ pub(crate) struct Asks {
     by_session: BTreeMap<SessionKey, BTreeSet<AskId>>,
     /// The asks that have keys, by request and key.
     by_key: BTreeMap<RequestId, BTreeMap<Box<str>, AskId>>,
+    /// The bytes of all asks.
     bytes: usize,
+    /// The bytes of the asks to each client over HTTP.
+    bytes_to: BTreeMap<Arc<Holder>, usize>,
 }
 
 impl Ask {
@@ -79,6 +86,7 @@ impl Asks {
             by_session: BTreeMap::new(),
             by_key: BTreeMap::new(),
             bytes: 0,
+            bytes_to: BTreeMap::new(),
         }
     }
 
@@ -89,7 +97,11 @@ impl Asks {
     pub(crate) fn open(&mut self, open: Ask) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
-        self.bytes += open.bytes();
+        let bytes = open.bytes();
+        self.bytes += bytes;
+        if let Some(holder) = &open.holder {
+            *self.bytes_to.entry(holder.clone()).or_default() += bytes;
+        }
         if let Some(session) = open.session {
             self.by_session.entry(session).or_default().insert(ask);
         }
@@ -105,15 +117,16 @@ impl Asks {
         self.open.get(&ask)
     }
 
-    /// Checks that a client can be asked one more thing, with this many bytes: a client of this era, in this session, who is the only one
-    /// or not. `away` requests wait for their clients to come back.
+    /// Checks that a client can be asked one more thing, with this many bytes: a client of this era, in this session, with this holder.
+    /// Without a holder, it is the only client. `away` requests wait for their clients to come back.
     pub(crate) fn check_room(
         &self,
-        (era, session, is_only): (Era, Option<SessionKey>, bool),
+        (era, session, holder): (Era, Option<SessionKey>, Option<&Arc<Holder>>),
         away: usize,
         bytes: usize,
         limits: &Limits,
     ) -> Result<(), Misuse> {
+        let is_only = holder.is_none();
         // Where there are several clients, one must not use up the limit for all.
         let (open, most) = match (era, is_only) {
             (Era::Legacy, true) => (self.len(), limits.asks),
@@ -127,11 +140,20 @@ impl Asks {
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }
-        // Asks are kept until they are answered, so their bytes have a limit of their own.
-        if !self.open.is_empty() && self.bytes + bytes > limits.queued_bytes {
+        // Asks are kept until they are answered, so their bytes have limits like those of messages. A client that is asked nothing else is
+        // not the cause if they are exceeded.
+        let own = holder.map_or(self.bytes, |holder| self.bytes_to(holder));
+        let is_too_much =
+            own + bytes > limits.queued_bytes || self.bytes + bytes > limits.all_queued_bytes;
+        if own > 0 && is_too_much {
             return Err(Misuse::TooManyAsks { open });
         }
         Ok(())
+    }
+
+    /// The bytes of the asks to this client.
+    fn bytes_to(&self, holder: &Arc<Holder>) -> usize {
+        self.bytes_to.get(holder).copied().unwrap_or(0)
     }
 
     /// Records that an ask is written as a request to a legacy client, and returns it.
@@ -217,6 +239,14 @@ impl Asks {
     pub(crate) fn close(&mut self, ask: AskId) -> Option<Closed> {
         let open = self.open.remove(&ask)?;
         self.bytes -= open.bytes();
+        if let Some(holder) = &open.holder {
+            if let Some(bytes) = self.bytes_to.get_mut(holder) {
+                *bytes -= open.bytes();
+                if *bytes == 0 {
+                    self.bytes_to.remove(holder);
+                }
+            }
+        }
         if let Some(session) = open.session {
             if let Some(asks) = self.by_session.get_mut(&session) {
                 asks.remove(&ask);
@@ -318,6 +348,7 @@ mod tests {
         let ask = asks.open(Ask {
             request: None,
             session: None,
+            holder: None,
             queue: QueueId::Stream(StreamId::DUPLEX),
             key: None,
             method: "roots/list".into(),
@@ -340,6 +371,7 @@ mod tests {
             asks.open(Ask {
                 request: Some(ONE),
                 session: None,
+                holder: None,
                 queue: QueueId::Stream(StreamId::DUPLEX),
                 key: key.map(Into::into),
                 method: "roots/list".into(),
@@ -377,6 +409,7 @@ mod tests {
         Ask {
             request: Some(ONE),
             session: Some(session),
+            holder: Some(Arc::new(Holder::Session(session))),
             queue: QueueId::Stream(StreamId::DUPLEX),
             key: key.map(Into::into),
             method: "roots/list".into(),
@@ -386,34 +419,65 @@ mod tests {
     }
 
     #[test]
-    fn open_asks_hold_as_many_bytes_as_the_limit_of_a_queue() {
+    fn open_asks_to_a_client_hold_as_many_bytes_as_the_limit_of_a_queue() {
         let session = SessionKey::DUPLEX.next();
         let of_first = "roots/list".len() + "name".len() + "{}".len();
         let limits = Limits {
             message_bytes: 100,
             queued_bytes: of_first + 50,
+            all_queued_bytes: of_first + 50,
+            ..Limits::default()
+        };
+        let mut asks = Asks::new();
+        let check = |asks: &Asks, session, bytes| {
+            let holder = Arc::new(Holder::Session(session));
+            let client = (Era::Legacy, Some(session), Some(&holder));
+            asks.check_room(client, 0, bytes, &limits)
+        };
+        assert_eq!(check(&asks, session, 100), Ok(()), "one is always asked");
+        let too_large = Misuse::TooLarge { bytes: 101 };
+        assert_eq!(check(&asks, session, 101), Err(too_large));
+        let first = asks.open(roots(session, Some("name"), Some("{}")));
+        assert_eq!(asks.bytes, of_first);
+        assert_eq!(check(&asks, session, 50), Ok(()));
+        let too_many = |open| Misuse::TooManyAsks { open };
+        assert_eq!(check(&asks, session, 51), Err(too_many(1)));
+        let other = session.next();
+        assert_eq!(check(&asks, other, 100), Ok(()), "it is asked nothing else");
+        let second = asks.open(roots(session, None, None));
+        let third = asks.open(roots(other, None, None));
+        assert_eq!(asks.bytes, of_first + 2 * "roots/list".len());
+        let of_all = Err(too_many(1));
+        assert_eq!(check(&asks, other, 31), of_all, "all have too many bytes");
+        assert_eq!(check(&asks, other, 30), Ok(()));
+        asks.close(first);
+        assert_eq!(check(&asks, session, 46), Ok(()));
+        for ask in [second, third] {
+            asks.close(ask);
+        }
+        assert_eq!((asks.bytes, asks.len()), (0, 0));
+        assert!(asks.bytes_to.is_empty());
+    }
+
+    #[test]
+    fn asks_to_the_only_client_hold_as_many_bytes_as_the_limit_of_a_queue() {
+        let limits = Limits {
+            queued_bytes: 50,
             ..Limits::default()
         };
         let mut asks = Asks::new();
         let check = |asks: &Asks, bytes| {
-            let client = (Era::Legacy, Some(session), false);
+            let client = (Era::Legacy, Some(SessionKey::DUPLEX), None);
             asks.check_room(client, 0, bytes, &limits)
         };
-        assert_eq!(check(&asks, 100), Ok(()), "one may always be asked");
-        let too_large = Misuse::TooLarge { bytes: 101 };
-        assert_eq!(check(&asks, 101), Err(too_large));
-        let first = asks.open(roots(session, Some("name"), Some("{}")));
-        assert_eq!(asks.bytes, of_first);
-        assert_eq!(check(&asks, 50), Ok(()));
+        assert_eq!(check(&asks, 51), Ok(()), "one is always asked");
+        asks.open(Ask {
+            holder: None,
+            ..roots(SessionKey::DUPLEX, None, None)
+        });
+        assert_eq!(check(&asks, 40), Ok(()));
         let too_many = Misuse::TooManyAsks { open: 1 };
-        assert_eq!(check(&asks, 51), Err(too_many));
-        let second = asks.open(roots(session, None, None));
-        assert_eq!(asks.bytes, of_first + "roots/list".len());
-        asks.close(first);
-        assert_eq!(asks.bytes, "roots/list".len());
-        assert_eq!(check(&asks, 51), Ok(()));
-        asks.close(second);
-        assert_eq!((asks.bytes, asks.len()), (0, 0));
+        assert_eq!(check(&asks, 41), Err(too_many));
     }
 
     #[test]

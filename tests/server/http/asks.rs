@@ -488,3 +488,40 @@ fn client_with_most_requests_away_gives_way_to_a_question_to_another() {
     assert!(matches!(refused, Err(Misuse::TooManyAsks { open: 3 })));
     harness.finish();
 }
+
+/// Asks are kept until they are answered, which can take minutes. A long one to one client must not stop those to others.
+#[test]
+fn long_ask_to_one_client_leaves_room_for_asks_to_others_until_all_limits_are_reached() {
+    let mut config = config();
+    config.limits.queued_bytes = 1_000;
+    config.limits.all_queued_bytes = 3_500;
+    let mut harness = Harness::new(config);
+    let long = json!({"messages": [], "systemPrompt": "x".repeat(1_500)});
+    let short = json!({"messages": []});
+    let called = |id: u64, address| {
+        let params = declaring(&json!({"sampling": {}}), json!({"name": "x"}));
+        modern(id, "tools/call", params).coming_from(address)
+    };
+    let (_, ann) = harness.send_accepted(called(1, "192.0.2.1"));
+    try_ask(&mut harness, ann, SAMPLE, &long).expect("a client is asked one thing of any length");
+    let (_, bob) = harness.send_accepted(called(2, "192.0.2.2"));
+    try_ask(&mut harness, bob, SAMPLE, &short).expect("another client is asked");
+    let session = harness.open_session_with(
+        initialize_with("2025-11-25", &json!({"sampling": {}})),
+        "2025-11-25",
+        None,
+    );
+    let called = session.post(3, "tools/call", json!({"name": "x"}));
+    let (_, eve) = harness.send_accepted(called);
+    try_ask(&mut harness, eve, SAMPLE, &long).expect("a legacy client is asked");
+    for request in [ann, eve] {
+        let refused = try_ask(&mut harness, request, SAMPLE, &short);
+        assert!(matches!(refused, Err(Misuse::TooManyAsks { .. })));
+    }
+    let fits = json!({"messages": [], "systemPrompt": "x".repeat(500)});
+    let refused = try_ask(&mut harness, bob, SAMPLE, &fits);
+    let is_refused = matches!(refused, Err(Misuse::TooManyAsks { .. }));
+    assert!(is_refused, "all asks together are too long: {refused:?}");
+    try_ask(&mut harness, bob, SAMPLE, &short).expect("this one fits");
+    harness.finish();
+}
