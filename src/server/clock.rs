@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     Drain,
     /// The deadline for the client to read the last messages.
     Flush,
+    /// The end of the time for which a relay reads no more requests, because too many are open.
+    Full,
     /// The idle deadline of a session.
     Idle(SessionKey),
     /// The next keepalive of an HTTP exchange.
@@ -88,6 +90,7 @@ impl Clock {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
             Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
             Timer::Keepalive(_) => Wake::Keepalive,
+            Timer::Full => Wake::Call,
             Timer::Lease | Timer::Lookup(_) | Timer::Peers => Wake::Exchange,
         };
         Some(Deadline { at, wake })

@@ -173,6 +173,8 @@ impl Server {
                     Timer::Body(stream) => server.binding.body_overdue(&mut server.cx, stream),
                     Timer::Drain => server.drain_overdue(),
                     Timer::Flush => server.close(Cue::FlushOver),
+                    // From now on, the server wants input.
+                    Timer::Full => {}
                     Timer::Idle(session) => server.session_idle(session),
                     Timer::Keepalive(stream) => server.send_keepalive(stream),
                     Timer::Lease => server.lease_over(),
@@ -223,11 +225,11 @@ impl Server {
             && !self.holds_requests_back()
     }
 
-    /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
-    /// unless it has an ask to answer.
+    /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read for
+    /// up to 10 s, unless it has an ask to answer. After that it is read, because it may cancel requests or end its input.
     fn holds_requests_back(&self) -> bool {
-        let is_piped = self.cx.config.is_relayed && self.binding.shared_queue().is_some();
-        is_piped && !self.has_open_asks() && self.open_requests() >= self.cx.config.limits.requests
+        let is_held = self.cx.clock.is_armed(Timer::Full) && !self.has_open_asks();
+        is_held && self.open_requests() >= self.cx.config.limits.requests
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.

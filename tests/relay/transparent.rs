@@ -978,42 +978,83 @@ fn log_messages_that_a_slow_host_misses_are_counted_and_reported() {
     );
 }
 
-/// The relay reads more slowly from a host with too many calls in flight, and refuses none.
-#[test]
-fn relay_stops_reading_from_the_host_at_the_limit_of_calls_in_flight() {
-    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+/// As many calls of the host as may be in flight, none of which is answered. Returns their number.
+fn fill_with_calls(harness: &mut Harness) -> usize {
     let limit = relay::Config::new(everlink::Config::child("guard", "1"), [7; 16])
         .downstream
         .limits
         .requests;
     for id in 0..limit {
-        assert!(
-            harness
-                .relay
-                .wants_input(Side::Downstream, StreamId::DUPLEX),
-            "{id}"
-        );
-        harness.host_sends(&line(
-            json!({"id": id, "method": "tools/call", "params": {"name": "t"}}),
-        ));
+        assert!(reads_host(harness), "{id}");
+        harness.host_sends(&tool_call(id));
     }
-    assert!(
-        !harness
-            .relay
-            .wants_input(Side::Downstream, StreamId::DUPLEX)
+    limit
+}
+
+fn reads_host(harness: &Harness) -> bool {
+    let side = Side::Downstream;
+    harness.relay.wants_input(side, StreamId::DUPLEX)
+}
+
+fn tool_call(id: usize) -> String {
+    line(json!({"id": id, "method": "tools/call", "params": {"name": "t"}}))
+}
+
+/// The relay reads more slowly from a host that sends many quick calls at once, and refuses none.
+#[test]
+fn relay_stops_reading_from_the_host_at_the_limit_of_calls_in_flight() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    let limit = fill_with_calls(&mut harness);
+    for id in limit..2 * limit {
+        assert!(!reads_host(&harness), "{id}");
+        let first = harness.server_receives()["id"].clone();
+        harness.server_sends(&line(json!({"id": first, "result": {}})));
+        assert!(reads_host(&harness), "{id}");
+        harness.host_sends(&tool_call(id));
+    }
+    assert_eq!(harness.to_host.len(), limit);
+    let is_refused = harness.to_host.iter().any(|line| line.contains("error"));
+    assert!(!is_refused, "nothing is refused");
+}
+
+/// Calls through the relay have no deadline, because the host has its own. Only the host can end them, so it is read again after a time.
+#[test]
+fn relay_reads_the_host_again_when_no_call_in_flight_was_answered_for_10_s() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    let limit = fill_with_calls(&mut harness);
+    let second = Duration::from_secs(1);
+    harness.relay.handle_timeout(Instant::ZERO + 9 * second);
+    harness.drain_outputs();
+    assert!(!reads_host(&harness));
+    harness.relay.handle_timeout(Instant::ZERO + 10 * second);
+    harness.drain_outputs();
+    for id in [limit, limit + 1] {
+        assert!(reads_host(&harness), "{id}");
+        harness.host_sends(&tool_call(id));
+        let refused = harness.host_receives();
+        assert_eq!(
+            (&refused["id"], refused["error"].is_object()),
+            (&json!(id), true)
+        );
+    }
+    let cancelled = json!({"method": "notifications/cancelled", "params": {"requestId": 0}});
+    harness.host_sends(&line(cancelled));
+    harness.host_sends(&tool_call(limit + 2));
+    assert!(harness.to_host.is_empty(), "a place was free");
+    let received: Vec<_> = harness
+        .to_server
+        .iter()
+        .map(|line| parse_line(line))
+        .collect();
+    let is_cancellation = |message: &Value| message["method"] == "notifications/cancelled";
+    assert_eq!(
+        received.iter().filter(|line| is_cancellation(line)).count(),
+        1
     );
-    assert!(
-        harness.to_host.is_empty(),
-        "nothing is refused: {:?}",
-        harness.to_host.first()
-    );
-    let first = harness.server_receives()["id"].clone();
-    harness.server_sends(&line(json!({"id": first, "result": {}})));
-    assert!(
-        harness
-            .relay
-            .wants_input(Side::Downstream, StreamId::DUPLEX)
-    );
+    let calls = received
+        .iter()
+        .filter(|line| line["method"] == "tools/call");
+    assert_eq!(calls.count(), limit + 1);
 }
 
 /// The same holds for a host that sends more bytes than a slow server reads.

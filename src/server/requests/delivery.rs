@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::driver::{RequestId, StreamId};
 use crate::protocol::{Method, TraceContext, code};
@@ -20,6 +21,9 @@ use crate::server::requests::reply::{Progress, Verdict, excerpt_of};
 use crate::server::requests::{Arrival, Concluded, Requests};
 use crate::util::Arc;
 use crate::wire::ErrorObject;
+
+/// How long a relay on a byte stream does not read a client for whose next request there is no room. Meanwhile, a reply can make room.
+const HOLD: Duration = Duration::from_secs(10);
 
 /// # To the application
 impl Requests {
@@ -102,7 +106,12 @@ impl Requests {
             );
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        if self.in_flight() + deferred < most {
+        let open = self.in_flight() + deferred;
+        if open < most {
+            // A relay on a byte stream then reads no more for a time. A request that is refused does not prolong it.
+            if open + 1 == most && cx.config.is_relayed && sender.is_none() {
+                cx.clock.arm(Timer::Full, HOLD);
+            }
             return Ok(true);
         }
         // The number of requests in one session bounds this loop.
