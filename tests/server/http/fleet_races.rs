@@ -720,3 +720,56 @@ fn request_whose_home_is_always_gone_gets_503_in_the_end() {
     node.store.holds = false;
     fleet.finish();
 }
+
+/// A request with a long body, whose bytes count as arriving until they are passed on.
+fn padded(session: &Session, id: u64, len: usize) -> HttpRequest {
+    let params = json!({"name": "slow", "pad": "x".repeat(len)});
+    session.post(id, "tools/call", params)
+}
+
+fn short_of_room() -> Limits {
+    let mut limits = Limits::default();
+    limits.message_bytes = 20_000;
+    limits.body_bytes = 20_000;
+    limits
+}
+
+/// Sends 8,000 bytes of a body. Returns whether the request is refused.
+fn is_refused_while_it_arrives(harness: &mut Harness) -> bool {
+    let arriving = harness.begin(&modern(9, "tools/call", json!({"name": "x"})));
+    harness.body(arriving, &[b' '; 8_000]);
+    harness.is_answered(arriving)
+}
+
+#[test]
+fn long_request_that_is_passed_on_gives_way_to_a_short_one() {
+    let mut fleet = Fleet::with_limits(|http| http, short_of_room());
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let other = &mut fleet.nodes[1];
+    other.store.holds = true;
+    let waiting = other.send(padded(&session, 1, 15_000));
+    other.answer_nth(0);
+    let held = &other.store.held;
+    assert!(matches!(held[0], StoreRequest::Tell { .. }), "{held:?}");
+    assert!(!is_refused_while_it_arrives(other));
+    // The home may have the request, so the client is not told that it was not processed.
+    assert!(other.exchange(waiting).is_aborted());
+    other.answer_store();
+    fleet.finish();
+}
+
+#[test]
+fn body_of_a_request_that_was_processed_counts_no_longer_while_its_change_is_stored() {
+    let mut fleet = Fleet::with_limits(|http| http, short_of_room());
+    let home = &mut fleet.nodes[0];
+    let session = home.open_session("2025-11-25");
+    home.store.holds = true;
+    let params = json!({"_meta": {"pad": "x".repeat(15_000)}});
+    let waiting = home.send(session.notification("notifications/initialized", params));
+    assert!(!home.is_answered(waiting), "the store is asked");
+    assert!(!is_refused_while_it_arrives(home));
+    home.answer_store();
+    assert_eq!(home.status(waiting), 202);
+    fleet.finish();
+}
+

@@ -153,7 +153,7 @@ pub(crate) struct Exchanges {
     unread: BTreeMap<StreamId, (usize, u32)>,
     /// Bytes of the requests that are arriving or waiting.
     bytes: usize,
-    /// The requests with long bodies that can be refused because of them: nothing of them was processed.
+    /// The long requests that can be refused because of their length: nothing of them was processed here.
     long: BTreeSet<(usize, StreamId)>,
 }
 
@@ -173,7 +173,9 @@ pub(crate) enum Lost {
 impl Exchanges {
     /// Adds a request that begins to arrive. Returns the bytes of all arriving requests.
     pub(crate) fn read(&mut self, stream: StreamId, arriving: Arriving) -> usize {
-        self.bytes += arriving.bytes();
+        let bytes = arriving.bytes();
+        self.bytes += bytes;
+        self.measure(stream, 0, bytes);
         self.reading.insert(stream, arriving);
         self.bytes
     }
@@ -181,15 +183,15 @@ impl Exchanges {
     /// Appends to the body of a request. Returns its length, and the bytes of all arriving requests. `None` if the request is not arriving.
     pub(crate) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<(usize, usize)> {
         let arriving = self.reading.get_mut(&stream)?;
-        let before = arriving.body.len();
+        let before = arriving.bytes();
         arriving.body.extend_from_slice(bytes);
         let len = arriving.body.len();
         self.bytes += bytes.len();
-        self.measure(stream, before, len);
+        self.measure(stream, before, before + bytes.len());
         Some((len, self.bytes))
     }
 
-    /// Notes that the body of a request that can be refused grew or shrank.
+    /// Notes that a request that can be refused grew or shrank.
     fn measure(&mut self, stream: StreamId, before: usize, now: usize) {
         if before > LIGHT {
             self.long.remove(&(before, stream));
@@ -199,12 +201,12 @@ impl Exchanges {
         }
     }
 
-    /// Returns the request with the longest body that arrives, or waits and can be refused. `None` if no request is arriving.
+    /// Returns the longest request that arrives, or waits and can be refused. `None` if no request is arriving.
     pub(crate) fn largest(&self) -> Option<StreamId> {
         if let Some((_, stream)) = self.long.last() {
             return Some(*stream);
         }
-        // Only with limits that are smaller than the default are many short bodies too much.
+        // Only with limits that are smaller than the default are many short requests too much.
         let reading = self.reading.iter();
         let largest = reading.max_by_key(|(_, arriving)| arriving.bytes());
         largest.map(|(stream, _)| *stream)
@@ -213,8 +215,9 @@ impl Exchanges {
     /// Removes a request whose body is complete or no longer wanted.
     pub(crate) fn take(&mut self, stream: StreamId) -> Option<Arriving> {
         let arriving = self.reading.remove(&stream)?;
-        self.bytes -= arriving.bytes();
-        self.measure(stream, arriving.body.len(), 0);
+        let bytes = arriving.bytes();
+        self.bytes -= bytes;
+        self.measure(stream, bytes, 0);
         Some(arriving)
     }
 
@@ -238,10 +241,10 @@ impl Exchanges {
         self.waiting.insert(stream, (lookup, arrived));
     }
 
-    /// Lets a request that waits give way to others, because nothing of it was processed.
+    /// Lets a request that waits give way to others: nothing of it was processed here.
     pub(crate) fn may_give_way(&mut self, stream: StreamId) {
         if let Some((_, arrived)) = self.waiting.get(&stream) {
-            self.measure(stream, 0, arrived.body.len());
+            self.measure(stream, 0, arrived.bytes());
         }
     }
 
@@ -259,8 +262,9 @@ impl Exchanges {
     pub(crate) fn take_waiting(&mut self, stream: StreamId) -> Option<(LookupId, Arriving)> {
         table::next(self.phase(stream)?, Cue::Found)?;
         let (lookup, arrived) = self.waiting.remove(&stream)?;
-        self.bytes -= arrived.bytes();
-        self.measure(stream, arrived.body.len(), 0);
+        let bytes = arrived.bytes();
+        self.bytes -= bytes;
+        self.measure(stream, bytes, 0);
         Some((lookup, arrived))
     }
 }

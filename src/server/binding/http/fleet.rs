@@ -177,6 +177,7 @@ impl HttpBinding {
             note,
         });
         self.wait_for(stream, arrived, lookup, &mut cx.clock);
+        self.exchanges.may_give_way(stream);
         // The response may come before the answer of the store.
         let passed = Passed {
             next: 0,

@@ -368,7 +368,7 @@ impl HttpBinding {
         &mut self,
         cx: &mut Context,
         stream: StreamId,
-        arrived: Arriving,
+        mut arrived: Arriving,
         halt: Halt,
     ) {
         let wait = match halt {
@@ -379,6 +379,8 @@ impl HttpBinding {
             Halt::Forward(forward) => return self.forward(cx, stream, arrived, forward),
             Halt::Saved(lookup, status) => {
                 self.lookups.await_change(lookup, stream, status);
+                // It was processed, so it cannot give way to others. Only its head is needed.
+                arrived.body = Vec::new();
                 return self.exchanges.wait(stream, lookup, arrived);
             }
             Halt::Wait(wait) => wait,
