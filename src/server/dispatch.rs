@@ -324,16 +324,17 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, the ask ends.
+    /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, and the session is here, the ask ends.
+    /// Such a body is not passed on: as a note, it could be six times as long.
     fn on_malformed_body(&mut self, arrived: &Arriving, malformed: &Malformed, text: &str) -> Halt {
         let id = malformed
             .id
             .as_ref()
             .filter(|_| malformed.is_response && arrived.names_session(self.cx.config.versions));
         let session = match id.map(|_| self.session_of(arrived)) {
-            Some(Err(halt @ (Halt::Forward(_) | Halt::Saved(..) | Halt::Wait(_)))) => return halt,
+            Some(Err(halt @ (Halt::Saved(..) | Halt::Wait(_)))) => return halt,
             Some(Ok(session)) => Some(session),
-            Some(Err(Halt::Refused(_))) | None => None,
+            Some(Err(Halt::Forward(_) | Halt::Refused(_))) | None => None,
         };
         let what = format!("a body that is no message: {malformed}");
         self.binding

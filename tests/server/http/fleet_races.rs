@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::fleet::{Fleet, call, lease, ping};
 use crate::server_http::{
-    Harness, HttpRequest, Session, declaring, http_config, initialize_with, modern, post, seconds,
-    shared_http,
+    Harness, HttpRequest, Session, declaring, get, http_config, initialize_with, modern, post,
+    seconds, shared_http,
 };
 
 /// Settings with which the store has as much time as it wants.
@@ -770,6 +770,39 @@ fn body_of_a_request_that_was_processed_counts_no_longer_while_its_change_is_sto
     assert!(!is_refused_while_it_arrives(home));
     home.answer_store();
     assert_eq!(home.status(waiting), 202);
+    fleet.finish();
+}
+
+/// Encoded as a JSON string, such a body is six times as long.
+#[test]
+fn body_that_is_no_message_is_not_passed_on() {
+    let mut fleet = Fleet::with(|http| http.with_sse(SsePaths::default()));
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let stream = fleet.nodes[0].send(get().to("/sse"));
+    let path = fleet.nodes[0].sse(stream)[0].data.clone().expect("a path");
+    let mut no_json = post(&Value::Null).to(&path);
+    no_json.body = vec![1; 1_000];
+    let mut no_message = session.post_message(&Value::Null);
+    no_message.body = br#"{"jsonrpc":"2.0","id":7,"result":1,"error":2}"#.to_vec();
+    for request in [no_json, no_message] {
+        let refused = fleet.nodes[1].send(request);
+        assert_eq!(fleet.nodes[1].status(refused), 400);
+        assert!(!fleet.nodes[0].take_notes(), "nothing is passed on");
+    }
+    let mut deleted = session.delete();
+    deleted.body = vec![1; 1_000];
+    fleet.nodes[1].store.holds = true;
+    fleet.nodes[1].send(deleted);
+    fleet.nodes[1].answer_nth(0);
+    let [StoreRequest::Tell { note, .. }] = &fleet.nodes[1].store.held[..] else {
+        panic!("{:?}", fleet.nodes[1].store.held);
+    };
+    assert!(
+        note.len() < 1_000,
+        "the body of another request is not read"
+    );
+    fleet.nodes[1].answer_store();
+    fleet.settle();
     fleet.finish();
 }
 

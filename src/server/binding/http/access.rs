@@ -21,7 +21,7 @@ use crate::server::context::Context;
 use crate::server::origin::{Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
 use crate::server::outgoing::frame::Answer;
-use crate::wire::Id;
+use crate::wire::{self, Id};
 
 /// The error text for a client for which no session is left (F-110).
 pub(crate) const NO_SESSION_LEFT: &str =
@@ -170,6 +170,10 @@ impl HttpBinding {
             let home = home.and_then(|home| u32::from_str_radix(home, 16).ok());
             return Err(match (self.fleet.node(), home) {
                 (Some(node), Some(home)) if node != home => {
+                    // As a note, a body that is no JSON could be six times as long.
+                    if let Err(malformed) = wire::parse(arrived.text()?) {
+                        return Err(Arriving::refuse_malformed(&malformed).into());
+                    }
                     self.forward_to(home, Missing::Refused(Box::new(refusal)), arrived)
                 }
                 _ => refusal.into(),

@@ -106,7 +106,12 @@ impl<'a> PassedRequest<'a> {
                 (trace.parent(), state)
             }),
             accepts: (arrived.accepts.json, arrived.accepts.sse),
-            body: String::from_utf8_lossy(&arrived.body),
+            // Only a message is read. Encoded as a JSON string, the body of another request could be six times as long.
+            body: if arrived.verb == Verb::Post {
+                String::from_utf8_lossy(&arrived.body)
+            } else {
+                Cow::Borrowed("")
+            },
         }
     }
 
