@@ -12,7 +12,7 @@ pub struct Stats {
     pub answered: u64,
     /// Requests that ended without an answer.
     pub cancelled: u64,
-    /// Replies of the application that were dropped because their client cancelled the request or was gone.
+    /// Replies of the application that were dropped because their client cancelled the request, or was gone and they could not be kept for it.
     pub answers_dropped: u64,
     /// Asks to clients.
     pub asks: u64,

@@ -599,3 +599,21 @@ fn no_stream_of_a_request_is_resumed_if_its_reply_was_too_long_to_keep() {
     }
     harness.finish();
 }
+
+/// The client comes back for the reply, but only shorter replies are kept.
+#[test]
+fn reply_that_is_too_long_to_be_kept_for_a_client_that_was_hung_up_on_is_counted() {
+    for (len, dropped) in [(100, 0), (2_000, 1)] {
+        let mut http = Http::new();
+        http.replay = Replay::new(8, 1_000);
+        let mut harness = Harness::new(http_config(http));
+        let session = harness.open_session("2025-11-25");
+        let called = session.post(1, "tools/call", json!({"name": "slow"}));
+        let (stream, request) = harness.send_accepted(called);
+        harness.hang_up(request);
+        assert!(harness.is_over(stream));
+        harness.respond(request, json!({"content": [], "pad": "x".repeat(len)}));
+        assert_eq!(harness.server.stats().answers_dropped, dropped, "{len}");
+        harness.finish();
+    }
+}

@@ -79,9 +79,14 @@ impl HttpBinding {
         }
     }
 
-    /// Stores a message of a session until a client asks for it. Returns whether it is stored.
+    /// Stores a message of a session until a client asks for it. Returns whether it is stored. Of a message that is too long, only its number
+    /// is kept.
     pub(crate) fn store(&mut self, queue: QueueId, message: &[u8]) -> bool {
-        self.append(queue, message).is_some()
+        let fits = match self.events {
+            Events::Memory(_) => message.len() <= self.config.replay.bytes,
+            Events::Driver => true,
+        };
+        self.append(queue, message).is_some() && fits
     }
 
     /// Stores a message of a session. Returns the name of its stream, and its number.
