@@ -878,3 +878,46 @@ fn store_is_told_to_keep_a_session_that_is_used() {
     }
     harness.finish();
 }
+
+/// Each server then has messages of its own, and numbers them alone.
+#[test]
+fn standalone_stream_skips_no_message_in_memory_of_the_server_that_continues_the_session() {
+    let store = Store::default();
+    let [mut one, mut other] = [1, 2].map(|instance| {
+        let mut storage = DriverStorage::new(instance);
+        storage.events = EventStorage::Memory;
+        let config = http_config(Http::new().with_storage(storage));
+        Harness::with_store(config, &store)
+    });
+    let session = one.open_session("2025-11-25");
+    let stream = one.send(session.get());
+    for _ in 0..9 {
+        one.publish(Change::List(List::Tools));
+    }
+    let last = one.last_event_id(stream);
+    let ids = |harness: &Harness, stream| {
+        let events = harness.sse(stream).into_iter();
+        let with_data = events.filter(|event| event.data.as_ref().is_some_and(|d| !d.is_empty()));
+        with_data.filter_map(|event| event.id).collect::<Vec<_>>()
+    };
+    let mut seen = ids(&one, stream);
+    one.disconnect(stream);
+    one.store.leave();
+    one.finish();
+    // The session comes to the other server, which stores messages while no stream is open.
+    other.send(ping(&session, 1));
+    other.publish(Change::List(List::Prompts));
+    let resumed = other.send(session.resume(&last));
+    let told = methods(&other.messages(resumed)).len();
+    assert_eq!(told, 4, "all lists may have changed, and one did");
+    seen.extend(ids(&other, resumed));
+    let count = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(
+        seen.len(),
+        count,
+        "no event has the id of another: {seen:?}"
+    );
+    other.finish();
+}

@@ -12,7 +12,6 @@ use crate::server::binding::http::config::{SessionStorage, Storage};
 use crate::server::binding::http::exchange::Arriving;
 use crate::server::binding::http::fleet::Missing;
 use crate::server::binding::http::lookups::{Found, Halt, Pending, Settled, Wait};
-use crate::server::binding::http::session::STANDALONE;
 use crate::server::binding::http::shares::Standing;
 use crate::server::binding::http::store::Events;
 use crate::server::binding::http::validate::{FieldValue, Refusal};
@@ -258,11 +257,9 @@ impl HttpBinding {
             .open(key, record.id.clone(), record.user.clone());
         if let Events::Memory(events) = &mut self.events {
             events.came_back(&record.id);
-            let mut last_written = 0;
-            let mut note = |number, _: &str| last_written = number;
-            events.replay(&record.id, STANDALONE, 0, &mut note);
             if let Some(session) = self.sessions.get_mut(key) {
-                session.last_written = last_written;
+                let mut note = |number, _: &str| session.last_written = number;
+                events.replay(&record.id, session.standalone, 0, &mut note);
             }
         }
         // The idle time depends on whether the handshake is over.

@@ -13,7 +13,7 @@ use crate::server::binding::http::config::{EventStorage, Storage};
 use crate::server::origin::SessionKey;
 use crate::util::digest;
 
-/// The name, in event ids, of the standalone stream of a session whose messages this server keeps. The stream belongs to no request.
+/// The name, in event ids, of the standalone stream of a session that only this server serves. The stream belongs to no request.
 pub(crate) const STANDALONE: u64 = 0;
 
 /// Whether this is the name of a standalone stream. Only the names of standalone streams are even.
@@ -122,7 +122,11 @@ impl SessionTable {
 
     pub(crate) fn open(&mut self, key: SessionKey, id: Box<str>, user: Option<Box<str>>) {
         self.by_id.insert(id.clone(), key);
-        let standalone = self.next_name().unwrap_or(STANDALONE);
+        // If this server keeps the messages, the name stays the same when the session comes back, so that they can be resumed.
+        let own = self
+            .instance
+            .map_or(STANDALONE, |instance| u64::from(instance) << 32);
+        let standalone = self.next_name().unwrap_or(own);
         let session = Session {
             id,
             user,

@@ -7,6 +7,7 @@ use crate::driver::{LookupId, StoreRequest, StreamId};
 use crate::http::{Verb, names};
 use crate::protocol::Version;
 use crate::server::binding::http::HttpBinding;
+use crate::server::binding::http::config::SessionStorage;
 use crate::server::binding::http::exchange::{Accepts, Arriving};
 use crate::server::binding::http::lookups::{Failure, Halt, Replayed, Wait};
 use crate::server::binding::http::session::{STANDALONE, event_id, is_standalone, read_event_id};
@@ -288,19 +289,33 @@ impl HttpBinding {
     ) -> Result<(u64, u64), Refusal> {
         match FieldValue::of(&arrived.fields, names::LAST_EVENT_ID) {
             FieldValue::Absent if !is_serving => Err(Refusal::busy("the server is shutting down")),
-            FieldValue::Absent => {
-                let session = self.sessions.get(key);
-                Ok(session.map_or((STANDALONE, 0), |session| {
-                    (session.standalone, session.last_written)
-                }))
-            }
+            FieldValue::Absent => Ok(self.standalone_from(key)),
             FieldValue::This(id) if self.has_replay() => {
-                read_event_id(id).ok_or_else(|| Refusal::new(400, "there was no such event"))
+                let from = read_event_id(id);
+                let from = from.ok_or_else(|| Refusal::new(400, "there was no such event"))?;
+                // Another server has the messages of the stream that the client had. It gets those of the stream that took its place.
+                let is_in_memory = matches!(self.events, Events::Memory(_))
+                    && self.session_storage() != SessionStorage::Memory;
+                let is_replaced = is_in_memory && is_standalone(from.0);
+                let now = self.standalone_from(key);
+                Ok(if is_replaced && from.0 != now.0 {
+                    now
+                } else {
+                    from
+                })
             }
             FieldValue::Unreadable | FieldValue::This(_) => {
                 Err(Refusal::new(400, "there was no such event"))
             }
         }
+    }
+
+    /// The last event that was written to the standalone stream of a session.
+    fn standalone_from(&self, key: SessionKey) -> (u64, u64) {
+        let session = self.sessions.get(key);
+        session.map_or((STANDALONE, 0), |session| {
+            (session.standalone, session.last_written)
+        })
     }
 
     /// Goes on with a stream when the driver's store has been asked for its messages.
