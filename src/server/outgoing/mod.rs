@@ -119,10 +119,10 @@ impl Outgoing {
         }
     }
 
-    /// Detaches a queue, and lets its messages wait until it is attached or detached again.
+    /// Lets the messages and signals of a queue wait until it is attached or detached again.
     pub(crate) fn hold(&mut self, queue: QueueId) {
-        self.detach(queue);
         if let Some(entry) = self.table.get_mut(&queue) {
+            entry.is_attached = false;
             entry.is_held = true;
             self.update_sets(queue);
         }

@@ -806,3 +806,31 @@ fn body_that_is_no_message_is_not_passed_on() {
     fleet.finish();
 }
 
+#[test]
+fn stream_of_a_batch_that_waits_for_the_store_keeps_its_beginning() {
+    let mut fleet = Fleet::new();
+    let home = &mut fleet.nodes[0];
+    let session = home.open_session("2025-03-26");
+    home.store.holds = true;
+    let (stream, request) = home.send_accepted(batch(&session, &[2]));
+    home.answer_with(StoreAnswer::Done(true));
+    assert!(home.text(stream).starts_with(':'), "{}", home.text(stream));
+    home.respond(request, json!({"content": []}));
+    home.answer_store();
+    fleet.finish();
+}
+
+#[test]
+fn other_requests_of_a_batch_are_answered_although_a_change_fails_while_the_server_drains() {
+    let mut fleet = Fleet::new();
+    let home = &mut fleet.nodes[0];
+    let session = home.open_session("2025-03-26");
+    home.store.holds = true;
+    let (stream, request) = home.send_accepted(batch(&session, &[2]));
+    home.shutdown();
+    home.answer_with(StoreAnswer::Failed);
+    home.respond(request, json!({"content": []}));
+    assert_eq!(ids(home, stream), [(2, true), (1, false)]);
+    home.answer_store();
+    fleet.finish();
+}

@@ -232,6 +232,7 @@ impl HttpBinding {
         if let QueueId::Stream(stream) = queue {
             self.shares.abandoned.remove(&stream);
         }
+        cx.outgoing.detach(queue);
         cx.outgoing.hold(queue);
     }
 
