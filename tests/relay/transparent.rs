@@ -1309,6 +1309,28 @@ fn undeclared_asks_in_a_result_are_passed_on() {
     assert_eq!(received["result"]["inputRequests"], json!({"q": question}));
 }
 
+#[test]
+fn answer_to_an_undeclared_ask_is_passed_on() {
+    let (mut harness, id) = with_open_call();
+    let question = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}});
+    let result = json!({"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"});
+    harness.server_sends(&line(json!({"id": id, "result": result})));
+    let state = harness.host_receives()["result"]["requestState"].clone();
+    let answer = json!({"q": {"action": "accept", "content": {}}});
+    let params = json!({"name": "t", "requestState": state, "inputResponses": answer, "_meta": modern_meta()});
+    harness.host_sends(&line(
+        json!({"id": 2, "method": "tools/call", "params": params}),
+    ));
+    assert!(harness.to_host.is_empty(), "{:?}", harness.to_host);
+    let continued = harness.server_receives();
+    assert_eq!(continued["params"]["inputResponses"], answer);
+    assert_eq!(continued["params"]["requestState"], "s");
+    let id = continued["id"].clone();
+    let result = json!({"resultType": "complete", "content": []});
+    harness.server_sends(&line(json!({"id": id, "result": result})));
+    assert_eq!(harness.host_receives()["id"], 2);
+}
+
 /// The server's first message names the host, even if the server is addressed in another era.
 #[test]
 fn server_of_another_era_receives_the_name_of_the_host() {

@@ -44,8 +44,9 @@ impl Requests {
         let (mut subject, mut input) = (0, None);
         if let Some(facts) = rounds {
             let round = admission::read_round(params)?;
-            // No state is ever made for a client that cannot be asked anything.
-            if matches!(round, Round::Resumed(_)) || !arrival.peer.capabilities.is_empty() {
+            // No state is ever made for a client that cannot be asked anything. The server behind a relay may ask it nevertheless.
+            let may_be_asked = cx.config.is_relayed || !arrival.peer.capabilities.is_empty();
+            if may_be_asked || matches!(round, Round::Resumed(_)) {
                 subject = self.subject(facts, params, arrival.user.as_deref());
             }
             match round {
