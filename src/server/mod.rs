@@ -341,7 +341,7 @@ impl Server {
     /// Serves the requests that need not wait for the driver's store any longer, stores the messages of loose queues, ends the queues that are
     /// done, reports changes of the watches, and goes on with a drain.
     fn settle(&mut self) {
-        while self.binding.has_ready() {
+        if self.binding.has_ready() {
             self.serve_ready();
         }
         while let Some(queue) = self.cx.outgoing.next_loose() {
@@ -531,6 +531,7 @@ impl Server {
 
     /// Cancels the requests in flight at the drain deadline. Their clients get an error.
     fn drain_overdue(&mut self) {
+        self.serve_ready();
         if !self.cx.lifecycle.step(Cue::DrainOver) {
             return;
         }

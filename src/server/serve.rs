@@ -514,6 +514,7 @@ impl Server {
 impl Server {
     /// Cuts all exchanges short that concern other servers, because these may count this one as dead.
     pub(super) fn lease_over(&mut self) {
+        self.serve_ready();
         let (passed, taken) = self.binding.lease_over();
         for stream in passed {
             self.disconnect(stream);
@@ -523,16 +524,19 @@ impl Server {
         }
     }
 
-    /// Goes on with what waited for the driver's store.
+    /// Goes on with what waited for the driver's store. This comes before anything that ends exchanges: of those that wait no longer, the
+    /// look-ups are forgotten.
     pub(super) fn serve_ready(&mut self) {
-        match self.binding.next_ready(&mut self.cx) {
-            Some(Resumable::Cut(streams)) => {
-                for stream in streams {
-                    self.disconnect(stream);
+        while self.binding.has_ready() {
+            match self.binding.next_ready(&mut self.cx) {
+                Some(Resumable::Cut(streams)) => {
+                    for stream in streams {
+                        self.disconnect(stream);
+                    }
                 }
+                Some(Resumable::Request(stream, arrived)) => self.on_body(stream, *arrived),
+                None => {}
             }
-            Some(Resumable::Request(stream, arrived)) => self.on_body(stream, *arrived),
-            None => {}
         }
     }
 }

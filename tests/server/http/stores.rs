@@ -879,6 +879,26 @@ fn store_is_told_to_keep_a_session_that_is_used() {
     harness.finish();
 }
 
+/// A driver that was late reports several deadlines at once.
+#[test]
+fn error_that_waits_for_a_replay_whose_deadline_passes_with_that_of_the_drain_is_stored() {
+    let mut config = http_config(stored_http(1));
+    config.drain = seconds(6);
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    let (lost, _) = harness.send_accepted(call(&session, 1));
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.store.holds = true;
+    let waiting = harness.send(session.resume(&last));
+    harness.shutdown();
+    harness.sleep(seconds(10));
+    harness.advance(seconds(0));
+    assert_eq!(harness.status(waiting), 503);
+    assert!(harness.store.held.iter().any(is_append));
+    harness.finish();
+}
+
 /// Each server then has messages of its own, and numbers them alone.
 #[test]
 fn standalone_stream_skips_no_message_in_memory_of_the_server_that_continues_the_session() {
