@@ -403,15 +403,10 @@ impl Server {
         match form {
             Form::Line => {
                 self.encode(buf, queue, frame);
-                if buf.len() > start {
-                    encode::line_end(buf);
-                }
+                encode::line_end(buf);
             }
             Form::Json(..) => self.encode(buf, queue, frame),
             Form::Event { .. } => self.encode_event(buf, queue, frame),
-        }
-        if buf.len() == start {
-            return None;
         }
         let len = buf.len() - start;
         self.cx.stats.messages_out += 1;
@@ -433,13 +428,11 @@ impl Server {
         }
         let mut message = self.binding.take_scratch();
         self.encode(&mut message, queue, frame);
-        if !message.is_empty() {
-            self.binding.write_event(buf, queue, &message);
-        }
+        self.binding.write_event(buf, queue, &message);
         self.binding.give_scratch(message);
     }
 
-    /// Appends a message. Appends nothing if the subject of the message is over, or if the frame is a signal.
+    /// Appends a message. A signal is none: it appends nothing.
     fn encode(&mut self, buf: &mut Vec<u8>, queue: QueueId, frame: Frame) {
         match frame {
             Frame::Acknowledged(id, granted) => MessageWriter::acknowledged(buf, &id, &granted),
@@ -480,7 +473,7 @@ impl Server {
         while let Some(frame) = self.cx.outgoing.pop(queue) {
             message.clear();
             self.encode(&mut message, queue, frame);
-            if !message.is_empty() && !self.binding.store(queue, &message) {
+            if !self.binding.store(queue, &message) {
                 self.cx.stats.answers_dropped += 1;
             }
         }

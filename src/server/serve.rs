@@ -114,20 +114,17 @@ impl Server {
         id: &Id,
         mut peer: Arc<Peer>,
     ) -> Result<(), ErrorObject> {
-        let session = from.session;
-        if let Some(session) = session.filter(|session| self.binding.needs_session(*session)) {
+        let Some(session) = from.session else {
+            return Ok(());
+        };
+        if self.binding.needs_session(session) {
             if !self.make_room_for_session() {
                 return Err(ErrorObject::new(code::INTERNAL_ERROR, NO_SESSION_LEFT));
             }
             self.binding.open_session(&mut self.cx, session, from);
         }
-        if let Some(session) = session {
-            self.end_legacy(session, &Cancelled::Anew);
-        }
+        self.end_legacy(session, &Cancelled::Anew);
         self.report_client(&peer);
-        let Some(session) = session else {
-            return Ok(());
-        };
         self.watches.begin(session, &BTreeSet::new(), None);
         let version = self.offer.bargain(peer.version);
         if version != peer.version {

@@ -264,9 +264,8 @@ impl Binding {
 
     /// Removes a queue, and ends the exchange that carried it.
     pub(crate) fn end_queue(&mut self, cx: &mut Context, queue: QueueId) {
-        match self {
-            Binding::Http(http) => http.end_queue(cx, queue),
-            Binding::Pipe(_) => cx.outgoing.remove(queue),
+        if let Some(http) = self.http_mut() {
+            http.end_queue(cx, queue);
         }
     }
 

@@ -110,9 +110,8 @@ impl Binding {
     }
 
     pub(crate) fn end_streams(&mut self, cx: &mut Context, key: SessionKey) {
-        match self {
-            Binding::Http(http) => http.end_streams(cx, key),
-            Binding::Pipe(_) => cx.outgoing.remove(key.queue()),
+        if let Some(http) = self.http_mut() {
+            http.end_streams(cx, key);
         }
     }
 

@@ -87,7 +87,6 @@ impl Fleet {
 }
 
 /// An exchange that another server answers.
-#[derive(Default)]
 struct Passed {
     /// The number of the next part of the response.
     next: u32,

@@ -17,7 +17,6 @@ use crate::server::origin::{QueueId, SessionKey};
 use crate::wire::Id;
 
 /// What is known of the session of a request that waited for the store.
-#[derive(Clone)]
 pub(crate) enum Found {
     /// The store need not be asked, but earlier requests in the session came first.
     Unasked,
