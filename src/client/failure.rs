@@ -531,7 +531,7 @@ pub enum Misuse {
     /// The queue is full.
     #[error("the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done")]
     QueueFull {
-        /// The number of calls and notifications in the queue.
+        /// The number of calls in the queue, or of notifications.
         calls: usize,
         /// The number of bytes in the queue.
         bytes: usize,

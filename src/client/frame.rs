@@ -13,6 +13,9 @@ use crate::protocol::{LogLevel, Version};
 use crate::util::queue::add;
 use crate::wire::{ErrorObject, Id};
 
+/// The most bytes of the reason of a relay's client, and of its `_meta`: 4 KiB, longer than any reason in use. A thousand cancellations may wait.
+const WORDS: usize = 4 << 10;
+
 /// The reason and `_meta` of a cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct Withdrawal {
@@ -26,6 +29,21 @@ impl Withdrawal {
         Withdrawal {
             reason: Some(reason.into()),
             meta: None,
+        }
+    }
+
+    /// The words of a relay's client, cut to a length at which many of them can wait.
+    pub(crate) fn of_client(reason: Option<Box<str>>, meta: Option<Payload>) -> Withdrawal {
+        let cut = |reason: Box<str>| {
+            if reason.len() <= WORDS {
+                return reason;
+            }
+            let end = (0..=WORDS).rev().find(|end| reason.is_char_boundary(*end));
+            reason[..end.unwrap_or(0)].into()
+        };
+        Withdrawal {
+            reason: reason.map(cut),
+            meta: meta.filter(|meta| meta.as_str().len() <= WORDS),
         }
     }
 }
@@ -117,8 +135,10 @@ impl Frame {
             Frame::Answer(id, Ok(result)) => id_bytes(id) + of(result),
             Frame::Answer(id, Err(error)) => id_bytes(id) + error.message.len() + of(&error.data),
             Frame::Notify(method, params) => method.len() + of(params),
-            Frame::Cancel(..)
-            | Frame::Discover(_)
+            Frame::Cancel(_, words) => {
+                words.reason.as_deref().map_or(0, str::len) + of(&words.meta)
+            }
+            Frame::Discover(_)
             | Frame::Initialize(..)
             | Frame::Initialized
             | Frame::Listen(..)
@@ -139,6 +159,8 @@ pub(super) struct SendQueue {
     bytes: usize,
     answers: usize,
     notices: usize,
+    /// Whether the last message that was sent is a notification of the application.
+    was_notice: bool,
 }
 
 impl SendQueue {
@@ -187,7 +209,19 @@ impl SendQueue {
             self.waiting = VecDeque::new();
         }
         self.discount(&frame);
+        self.was_notice = frame.is_notice();
         Some((frame, times))
+    }
+
+    /// Whether a call may be sent before the next message: one notification was sent, and another one waits.
+    pub(super) fn yields_to_call(&self) -> bool {
+        let next = self.waiting.front();
+        self.was_notice && next.is_some_and(|(frame, _)| frame.is_notice())
+    }
+
+    /// Records that a call was sent.
+    pub(super) const fn passed_by_call(&mut self) {
+        self.was_notice = false;
     }
 
     pub(super) fn has_next(&self, may_send: impl Fn(&Frame) -> bool) -> bool {

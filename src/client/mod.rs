@@ -387,7 +387,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the ask is not open any more, or the answer is too large or not an object.
+    /// When the ask is not open any more, or the answer is too large or not an object. Also when the calls of a relay's clients are too large in all.
     pub fn answer(
         &mut self,
         now: Instant,
@@ -395,6 +395,10 @@ impl Client {
         answer: Result<Payload, ErrorObject>,
     ) -> Result<(), Misuse> {
         check_answer(&answer, self.cx.config.limits.message_bytes)?;
+        if let (Ok(answer), Some(_)) = (&answer, self.asks.key_of(ask)) {
+            // The call keeps it until the last answer of its round is there.
+            self.requests.check_long(&self.cx, answer.as_str().len())?;
+        }
         self.step(now, |client| {
             let may_repeat = client.binding.may_repeat_requests();
             let given = client.asks.give(&mut client.cx, ask, answer, may_repeat);

@@ -158,12 +158,15 @@ impl RelayLink {
         self.0.requests.unsent_bytes(&self.0.cx)
     }
 
-    /// Returns the call to drop so that a new one of `bytes` fits into the queue: the newest of the largest unsent calls. `None` if the new one fits
-    /// anyway, or if no queued call is of a larger size class (a power of two).
-    pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
-        let longer = self.0.requests.far_longer(bytes)?;
-        let room = self.0.requests.check_room(&self.0.cx, bytes);
-        room.is_err().then_some(longer)
+    /// Whether there is no room for a call of `bytes`, and long calls that wait can make room.
+    pub(crate) fn has_room_to_make(&self, bytes: usize) -> bool {
+        self.0.requests.has_room_to_make(&self.0.cx, bytes)
+    }
+
+    /// The long calls that wait and were never sent, with their sizes: the longest last, and the newest last among those of a size class (a
+    /// power of two).
+    pub(crate) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
+        self.0.requests.long_waiting()
     }
 
     /// Whether the server may have acted on a call. `None` if the call has its outcome.

@@ -15,6 +15,7 @@ use super::frame::{Frame, Withdrawal};
 use super::lifecycle::Wanted;
 use super::lifecycle::table::State;
 use super::requests::Resent;
+use super::requests::admission::check_queue;
 use super::requests::calls::{Call, Phase};
 use super::requests::pending::Purpose;
 use crate::driver::{AskId, CallId, Instant, Output};
@@ -23,7 +24,7 @@ use crate::protocol::method::names;
 use crate::protocol::watch::List;
 use crate::protocol::{Method, code, method};
 use crate::util::Arc;
-use crate::wire::ErrorObject;
+use crate::wire::{ErrorObject, SHORT};
 
 /// What the application wants to send.
 impl Client {
@@ -71,7 +72,8 @@ impl Client {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
-        self.requests.check_room(&self.cx, bytes)?;
+        let queued = (self.cx.frames.notices(), self.cx.frames.bytes());
+        check_queue(&self.cx.config.limits, queued, bytes)?;
         // A relay's client is responsible for its own progress.
         let is_progress = method == names::NOTIFICATIONS_PROGRESS;
         let is_checked = is_progress && !self.session.passes(&self.cx.config);
@@ -212,19 +214,34 @@ impl Client {
         }
         let start = buf.len();
         let binding = &self.binding;
-        let load = if let Some((frame, times)) = self.cx.frames.pop(|frame| binding.may_send(frame))
-        {
+        let may_send = |frame: &Frame| binding.may_send(frame);
+        // The notifications of one client of a relay must not hold back the calls of others until all are written.
+        let is_calls_turn = self.cx.frames.yields_to_call()
+            && self.cx.config.has_many_clients()
+            && self.next_call().is_some();
+        let frame = (!is_calls_turn).then(|| self.cx.frames.pop(may_send));
+        let load = if let Some((frame, times)) = frame.flatten() {
             self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {
             let id = self.next_call()?;
             let (wire, call) = self.requests.send(self.cx.now, id)?;
             self.session.writer().call(buf, wire, call);
+            if buf.len() - start > SHORT && self.is_sent_once() {
+                self.requests.drop_params(id);
+            }
+            self.cx.frames.passed_by_call();
             Load::Call(id)
         };
         self.cx.stats.messages_out += 1;
         let facts = facts!(self);
         self.binding.send(&mut self.cx, facts, buf, start, load)
+    }
+
+    /// Whether no call is sent again that the server may have read, unless it may be repeated. A legacy server on a byte stream turns no call away, and
+    /// asks for no further round.
+    fn is_sent_once(&self) -> bool {
+        self.session.speaks_legacy() && !self.binding.returns_messages()
     }
 
     /// Whether the transport can take a message.

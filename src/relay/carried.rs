@@ -165,6 +165,33 @@ impl Carried {
         Some(likeliest)
     }
 
+    /// The call to give up for a new one of `bytes`, among the long calls that wait, with their sizes: the longest of the host whose calls have
+    /// most bytes in all, if it has more than the new caller would have. Otherwise the longest of the caller's own, if it is at least
+    /// twice as long as the new one. `waiting` has the longest last.
+    pub(super) fn to_give_up(
+        &self,
+        caller: &Caller,
+        bytes: usize,
+        waiting: impl Iterator<Item = (CallId, usize)>,
+    ) -> Option<CallId> {
+        let mut hosts: BTreeMap<&Caller, (usize, (CallId, usize))> = BTreeMap::new();
+        for (call, size) in waiting {
+            if let Some(carried) = self.get(call) {
+                let (sum, longest) = hosts.entry(&carried.caller).or_insert((0, (call, size)));
+                *sum += size;
+                *longest = (call, size);
+            }
+        }
+        let own = hosts.remove(caller);
+        let heaviest = hosts.into_values().max_by_key(|(sum, _)| *sum);
+        let would_have = own.map_or(0, |(sum, _)| sum) + bytes;
+        if let Some((_, (victim, _))) = heaviest.filter(|(sum, _)| *sum > would_have) {
+            return Some(victim);
+        }
+        let (_, (longest, size)) = own?;
+        (size / 2 >= bytes).then_some(longest)
+    }
+
     /// Returns the newest host request that wants log messages. `None` if no request wants them.
     pub(super) fn newest_that_logs(&self) -> Option<RequestId> {
         let mut newest = self.newest();

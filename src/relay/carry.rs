@@ -97,7 +97,11 @@ impl Relay {
         let params = request.params;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         let bytes = request.method.len() + bytes + behalf.bytes();
-        while let Some(longer) = self.back.to_give_up_for(bytes) {
+        while self.back.has_room_to_make(bytes) {
+            let waiting = self.back.long_waiting();
+            let Some(longer) = self.carried.to_give_up(&carried.caller, bytes, waiting) else {
+                break;
+            };
             let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
             let _ = self.back.cancel(self.clock.now(), longer, Some(reason));
         }
@@ -175,7 +179,7 @@ impl Relay {
         self.end_trace(&mut carried, Verdict::Cancelled, delivery);
         let words = match why {
             server::Cancelled::Anew => Withdrawal::because("the client began anew"),
-            server::Cancelled::ByPeer { reason, meta } => Withdrawal { reason, meta },
+            server::Cancelled::ByPeer { reason, meta } => Withdrawal::of_client(reason, meta),
             server::Cancelled::NotResumed => {
                 Withdrawal::because("the client was asked and did not come back")
             }

@@ -72,11 +72,15 @@ impl Relay {
         } else if has_many {
             return Some(self.refuse(behind, method));
         } else {
-            self.questions.wait(Waiting {
+            let waiting = Waiting {
                 behind,
                 method,
                 params,
-            });
+            };
+            let most = self.config.downstream.limits.queued_bytes;
+            if let Err(error) = self.questions.wait(waiting, most) {
+                self.answer(behind, Err(error));
+            }
             return None;
         };
         match put {
@@ -112,10 +116,12 @@ impl Relay {
         None
     }
 
-    /// Answers the ask. The server may have cancelled it meanwhile. If the answer is too large, the server gets an error instead.
+    /// Answers the ask. The server may have cancelled it meanwhile. If the answer has no room, the server gets an error instead.
     fn answer(&mut self, behind: AskId, answer: Result<Payload, ErrorObject>) {
         let answered = self.back.answer(self.clock.now(), behind, answer);
-        if let Err(misuse @ client::Misuse::TooLarge { .. }) = answered {
+        if let Err(misuse @ (client::Misuse::TooLarge { .. } | client::Misuse::QueueFull { .. })) =
+            answered
+        {
             let error = ErrorObject::new(code::INTERNAL_ERROR, misuse.to_string());
             let _ = self.back.answer(self.clock.now(), behind, Err(error));
         }

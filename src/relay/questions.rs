@@ -52,6 +52,13 @@ pub(super) struct Waiting {
     pub(super) params: Option<Payload>,
 }
 
+impl Waiting {
+    fn bytes(&self) -> usize {
+        let params = self.params.as_ref();
+        self.method.len() + params.map_or(0, |params| params.as_str().len())
+    }
+}
+
 /// An ask that was sent to a host.
 #[derive(Debug)]
 struct Put {
@@ -94,9 +101,16 @@ impl Questions {
         }
     }
 
-    /// Keeps an ask until there is a request for which the host can be asked. The upstream link limits this wait with its ask timeout.
-    pub(super) fn wait(&mut self, waiting: Waiting) {
+    /// Keeps an ask until there is a request for which the host can be asked. The upstream link limits the number of these asks, and their wait
+    /// with its ask timeout. The error is the answer to an ask that would make them larger than `most` bytes in all. One ask may have any size.
+    pub(super) fn wait(&mut self, waiting: Waiting, most: usize) -> Result<(), ErrorObject> {
+        let held: usize = self.waiting.iter().map(Waiting::bytes).sum();
+        if held > 0 && held + waiting.bytes() > most {
+            let text = "too many questions wait for a request of the client; ask again when some have their answers";
+            return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+        }
         self.waiting.push_back(waiting);
+        Ok(())
     }
 
     /// Removes and returns the waiting asks.
@@ -163,6 +177,28 @@ mod tests {
         assert_eq!(questions.only_caller(), None);
     }
 
+    fn ask(behind: AskId, params: &str) -> Waiting {
+        Waiting {
+            behind,
+            method: "roots/list".into(),
+            params: params.parse().ok(),
+        }
+    }
+
+    #[test]
+    fn asks_wait_up_to_a_limit_in_bytes_and_a_lone_one_waits_whatever_its_size() {
+        let [first, second, third] = [1, 2, 3].map(AskId::from_number);
+        let mut questions = Questions::default();
+        let long = alloc::format!(r#"{{"a":"{}"}}"#, "x".repeat(100));
+        assert!(questions.wait(ask(first, &long), 50).is_ok());
+        assert!(questions.wait(ask(second, "{}"), 50).is_err());
+        assert_eq!(questions.take_waiting().len(), 1);
+        let size = "roots/list{}".len();
+        assert!(questions.wait(ask(second, "{}"), 2 * size).is_ok());
+        assert!(questions.wait(ask(third, "{}"), 2 * size).is_ok());
+        assert!(questions.wait(ask(first, "{}"), 2 * size).is_err());
+    }
+
     #[test]
     fn ask_that_is_withdrawn_or_answered_leaves_nothing() {
         let [behind, in_front, waiting] = [1, 2, 3].map(AskId::from_number);
@@ -179,11 +215,7 @@ mod tests {
             assert!(questions.behind.is_empty() && questions.in_front.is_empty());
         }
         for behind in [waiting, behind] {
-            questions.wait(Waiting {
-                behind,
-                method: "roots/list".into(),
-                params: None,
-            });
+            assert!(questions.wait(ask(behind, "{}"), 100).is_ok());
         }
         assert_eq!(questions.withdraw(waiting), None, "no host was asked");
         let left = questions.take_waiting();

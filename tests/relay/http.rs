@@ -1588,6 +1588,130 @@ fn longest_waiting_call_is_refused_when_the_queue_is_full() {
     harness.finish();
 }
 
+/// A modern server may ask for another round, so a call that is sent keeps its parameters. They must not add up without a limit.
+#[test]
+fn long_call_is_refused_while_those_in_flight_hold_as_much_as_may_be() {
+    let mut harness = Harness::with(|config| {
+        config.upstream.dialect = everlink::Dialect::Modern;
+        config.upstream.limits.queued_bytes = 1 << 20;
+    });
+    harness.is_modern = true;
+    let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
+    let eve: Vec<StreamId> = (0..4)
+        .map(|id| harness.send(&modern(id, "tools/call", of(300)).by(Some("eve"))))
+        .collect();
+    let short = harness.send(&modern(9, "tools/call", of(1)).by(Some("ann")));
+    let is_refused = |stream: StreamId| harness.text(stream).contains("the queue is full");
+    let refused: Vec<bool> = eve.into_iter().map(is_refused).collect();
+    assert_eq!(refused, [false, false, false, true]);
+    assert!(
+        !is_refused(short),
+        "short calls are bounded by their number"
+    );
+    assert_eq!(harness.received("tools/call").len(), 3 + 1);
+    harness.reply(json!({"resultType": "complete", "content": []}));
+    let id = harness.received("tools/call")[0]["id"].clone();
+    let result = json!({"resultType": "complete", "content": []});
+    harness.server_sends(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let next = harness.send(&modern(10, "tools/call", of(300)).by(Some("ann")));
+    assert!(!harness.text(next).contains("the queue is full"));
+    harness.finish();
+}
+
+/// A call that is never sent again does not keep its parameters, so any number may be in flight.
+#[test]
+fn long_calls_of_a_legacy_server_do_not_count_once_they_are_sent() {
+    let mut harness = Harness::with(|config| config.upstream.limits.queued_bytes = 1 << 20);
+    let eve = harness.open_session("eve");
+    let long = json!({"name": "t", "arguments": {"text": "x".repeat(600 << 10)}});
+    let all: Vec<StreamId> = (0..4)
+        .map(|id| harness.send(&eve.post(id, "tools/call", long.clone())))
+        .collect();
+    assert_eq!(harness.received("tools/call").len(), all.len());
+    harness.kill_server();
+    for stream in all {
+        let text = harness.text(stream);
+        assert!(text.contains("may have run"), "{text}");
+    }
+    harness.finish();
+}
+
+/// A client chooses the reason of a cancellation and its `_meta`, and many cancellations may wait for the server.
+#[test]
+fn long_reason_of_a_cancellation_is_cut_and_long_meta_is_dropped() {
+    let mut harness = Harness::new();
+    let ann = harness.open_session("ann");
+    for (id, letters) in [(1, 10), (2, 100_000)] {
+        let text = "\u{e9}".repeat(letters);
+        harness.send(&ann.post(id, "tools/call", json!({"name": "t"})));
+        let params = json!({"requestId": id, "reason": &text, "_meta": {"a": &text}});
+        harness.send(&ann.notification("notifications/cancelled", params));
+        let told = harness.received("notifications/cancelled");
+        let params = &told.last().expect("a cancellation")["params"];
+        let reason = params["reason"].as_str().expect("a reason");
+        assert_eq!(reason, &text[..text.len().min(4_096)]);
+        assert_eq!(params["_meta"]["a"].is_string(), letters == 10, "{params}");
+    }
+    harness.finish();
+}
+
+/// The server reads slowly, and a client sends many notifications.
+#[test]
+fn call_is_accepted_and_written_among_the_notifications_of_another_client() {
+    let mut harness = Harness::with(|config| {
+        config.upstream.limits.queued_bytes = 500_000;
+        config.upstream.limits.queued_calls = 20;
+    });
+    let (eve, ann) = (harness.open_session("eve"), harness.open_session("ann"));
+    harness.server_reads = false;
+    let long = json!({"name": "long", "arguments": {"text": "x".repeat(300 << 10)}});
+    harness.send(&ann.post(1, "tools/call", long));
+    for _ in 0..40 {
+        let params = json!({"text": "x".repeat(40_000)});
+        harness.send(&eve.notification("notifications/own", params));
+    }
+    let call = harness.send(&ann.post(2, "tools/call", json!({"name": "t"})));
+    assert!(!harness.text(call).contains("could not be passed on"));
+    harness.received.clear();
+    harness.server_reads = true;
+    harness.acknowledge_writes(harness.epoch);
+    harness.drain_outputs();
+    let methods = harness.received.iter().map(|message| &message["method"]);
+    let methods: Vec<_> = methods.collect();
+    assert_eq!(
+        methods[..3],
+        ["notifications/own", "tools/call", "notifications/own"]
+    );
+    harness.finish();
+}
+
+/// The calls of one client have the same size as those of another one, but there are more of them.
+#[test]
+fn call_of_the_client_with_most_waiting_bytes_gives_way() {
+    let mut harness = Harness::with(|config| {
+        config.upstream.limits.queued_bytes = 640 << 10;
+        config.upstream.limits.write_window = 1 << 10;
+    });
+    let (eve, ann) = (harness.open_session("eve"), harness.open_session("ann"));
+    harness.server_reads = false;
+    let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
+    let eves: Vec<StreamId> = (0..6)
+        .map(|id| harness.send(&eve.post(id, "tools/call", of(100))))
+        .collect();
+    let anns: Vec<StreamId> = (0..4)
+        .map(|id| harness.send(&ann.post(id, "tools/call", of(150))))
+        .collect();
+    let refused = |streams: &[StreamId]| -> Vec<bool> {
+        let texts = streams.iter().map(|stream| harness.text(*stream));
+        texts
+            .map(|text| text.contains("send it again") || text.contains("could not be passed on"))
+            .collect()
+    };
+    assert_eq!(refused(&eves), [false, false, false, false, true, true]);
+    assert_eq!(refused(&anns), [false, false, true, true]);
+    harness.finish();
+}
+
 /// A client does one handshake, however often the server dies meanwhile.
 #[test]
 fn client_session_survives_server_restarts() {

@@ -19,7 +19,7 @@ use attacks::Attack;
 use good::{Calls, Host};
 use guard::Guard;
 
-/// The limit for the guard's resident memory during these attacks. `docs/LIMITS.md` derives the higher bound for any behaviour of hosts, 768 MiB.
+/// The limit for the guard's resident memory during these attacks. `docs/LIMITS.md` derives the higher bound for any behaviour of hosts, 832 MiB.
 pub const MEMORY_BOUND: u64 = 512 << 20;
 
 /// The connection limit of the guard. `docs/LIMITS.md` says which connection gives way to a new one.

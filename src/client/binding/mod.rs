@@ -486,6 +486,11 @@ impl Binding {
         matches!(self, Binding::Http(_))
     }
 
+    /// Whether a message that was sent may have to be sent again, because the server turned it away.
+    pub(super) const fn returns_messages(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
     /// Whether changes that a legacy server reports reach the link. Over HTTP, they need a stream.
     pub(super) fn hears_changes(&self) -> bool {
         self.http().is_none_or(|http| http.hears_changes())

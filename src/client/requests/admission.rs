@@ -7,6 +7,7 @@ use super::behalf::Behalf;
 use super::calls::Call;
 use super::deadlines::Clock;
 use super::options::CallOptions;
+use crate::client::config::Limits;
 use crate::client::failure::Misuse;
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
@@ -78,6 +79,24 @@ fn instead_of(method: &str) -> &'static str {
         method::names::SERVER_DISCOVER => "session",
         _ => "watch",
     }
+}
+
+/// Checks whether a queue of `count` messages with `held` bytes has room for one of `bytes`.
+pub(in crate::client) fn check_queue(
+    limits: &Limits,
+    (count, held): (usize, usize),
+    bytes: usize,
+) -> Result<(), Misuse> {
+    if bytes > limits.message_bytes {
+        return Err(Misuse::TooLarge { bytes });
+    }
+    // An empty queue takes a message of any size.
+    let is_too_much = held > 0 && held + bytes > limits.queued_bytes;
+    if count >= limits.queued_calls || is_too_much {
+        let (calls, bytes) = (count, held);
+        return Err(Misuse::QueueFull { calls, bytes });
+    }
+    Ok(())
 }
 
 impl Call {

@@ -28,4 +28,10 @@ impl Behalf {
         let trace = self.trace.as_deref().map_or(0, TraceContext::bytes);
         payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
     }
+
+    /// Drops the client's answers and its request state.
+    pub(super) fn drop_answers(&mut self) {
+        self.answers = None;
+        self.state = None;
+    }
 }

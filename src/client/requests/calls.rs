@@ -13,7 +13,7 @@ use crate::client::requests::options::CallOptions;
 use crate::client::requests::queue::Queue;
 use crate::client::requests::stops::PhaseStops;
 use crate::driver::{CallId, Instant};
-use crate::json::Payload;
+use crate::json::{Payload, object};
 use crate::protocol::watch::{List, Setting};
 use crate::protocol::{Era, Method, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
@@ -36,6 +36,8 @@ pub(in crate::client) struct Call {
     pub(in crate::client) phase: Phase,
     /// Its rank in the queue, while it is queued.
     pub(super) rank: u8,
+    /// Its size, as the queue has counted it. The parts of the call change while it is counted, so the queue must subtract this number.
+    pub(super) weight: usize,
     /// The input that the server wants before it continues, if any.
     pub(in crate::client) round: Option<Box<Round>>,
     pub(in crate::client) progress: Option<f64>,
@@ -74,6 +76,12 @@ pub(in crate::client) struct Round {
 }
 
 impl Round {
+    fn bytes(&self) -> usize {
+        let answers = self.answers.iter();
+        let answers = answers.map(|(key, answer)| key.len() + answer.as_str().len());
+        payload_bytes(self.state.as_ref()) + answers.sum::<usize>()
+    }
+
     pub(in crate::client) fn new(number: u32, state: Option<Payload>, missing: usize) -> Round {
         Round {
             number,
@@ -102,6 +110,7 @@ impl Call {
             wants_progress: !options.no_progress,
             phase: Phase::Waiting,
             rank: 0,
+            weight: 0,
             round: None,
             progress: None,
             has_new_schema: false,
@@ -159,7 +168,19 @@ impl Call {
     pub(in crate::client) fn bytes(&self) -> usize {
         let behalf = self.behalf.as_ref().map_or(0, |behalf| behalf.bytes());
         let params = payload_bytes(self.params.as_ref()) + payload_bytes(self.meta.as_ref());
-        self.method.len() + params + behalf
+        let round = self.round.as_ref().map_or(0, |round| round.bytes());
+        self.method.len() + params + behalf + round
+    }
+
+    /// Drops what only the server needs. The rest says what the call was for, and whether it runs as a task.
+    fn drop_params(&mut self) {
+        let is_dropped = |key: &str| !matches!(key, "name" | "task");
+        let params = self.params.take();
+        self.params = params.and_then(|params| object::without(params.json(), is_dropped).ok());
+        self.meta = None;
+        if let Some(behalf) = &mut self.behalf {
+            behalf.drop_answers();
+        }
     }
 
     pub(in crate::client) fn may_repeat(&self) -> bool {
@@ -257,6 +278,11 @@ impl Calls {
         self.queue.bytes()
     }
 
+    /// The bytes of all long calls, whether they are sent or not.
+    pub(in crate::client) const fn long_bytes(&self) -> usize {
+        self.queue.long_bytes()
+    }
+
     /// The number of calls that are sent, or wait for answers to asks.
     pub(in crate::client) const fn in_flight(&self) -> usize {
         self.queue.in_flight()
@@ -279,9 +305,15 @@ impl Calls {
         self.queue.ids().collect()
     }
 
-    /// The newest of the largest queued calls that were never sent, if its rank is higher than that of a call of `bytes`.
-    pub(in crate::client) fn far_longer(&self, bytes: usize) -> Option<CallId> {
-        self.queue.far_longer(bytes)
+    /// Whether a long call is queued that was never sent.
+    pub(in crate::client) fn has_long_waiting(&self) -> bool {
+        self.queue.has_long()
+    }
+
+    /// The long queued calls that were never sent, with their sizes: the longest last, and the newest last among those of a size class.
+    pub(in crate::client) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
+        let weight = |id| Some((id, self.table.get(id)?.weight));
+        self.queue.long().filter_map(weight)
     }
 
     /// The calls that were sent, but not yet for the round that they are in.
@@ -350,6 +382,32 @@ impl Calls {
             call.progress = None;
             call.clock.start(now);
         }
+    }
+
+    /// Drops the parameters of a sent call that is never sent again.
+    pub(in crate::client) fn drop_params(&mut self, id: CallId) {
+        if let Some(call) = self.table.get_mut(id).filter(|call| !call.may_repeat()) {
+            call.drop_params();
+            self.queue.weigh(call);
+        }
+    }
+
+    /// Records an answer for the next round of a call. Returns false if there is no such call.
+    pub(in crate::client) fn add_answer(
+        &mut self,
+        id: CallId,
+        key: Box<str>,
+        answer: Payload,
+    ) -> bool {
+        let Some(call) = self.table.get_mut(id) else {
+            return false;
+        };
+        if let Some(round) = &mut call.round {
+            round.answers.insert(key, answer);
+            round.missing -= 1;
+        }
+        self.queue.weigh(call);
+        true
     }
 
     /// Queues a call again that the server turned away. Returns false if that happened more than `most` times. `may_have_run`: the server may have
@@ -550,11 +608,73 @@ mod tests {
     }
 
     #[test]
-    fn only_a_call_of_a_larger_size_class_gives_way() {
+    fn long_calls_are_counted_until_they_end() {
         let mut calls = Calls::new(true);
-        let large = accept(&mut calls, 4 * SHORT, Instant::ZERO);
-        assert_eq!(calls.far_longer(4 * SHORT), None);
-        assert_eq!(calls.far_longer(4 * SHORT - 1), Some(large));
+        let short = accept(&mut calls, SHORT, Instant::ZERO);
+        assert_eq!((calls.long_bytes(), calls.has_long_waiting()), (0, false));
+        let long = accept(&mut calls, 4 * SHORT, Instant::ZERO);
+        assert!(calls.long_waiting().eq([(long, 4 * SHORT)]));
+        for (wire, id) in [(1, short), (2, long)] {
+            calls.sent(id, wire, Instant::ZERO);
+        }
+        assert_eq!(calls.waiting_bytes(), 0);
+        assert_eq!(calls.long_bytes(), 4 * SHORT);
+        assert!(!calls.has_long_waiting());
+        for id in [short, long] {
+            calls.forget(id);
+        }
+        assert_eq!(calls.long_bytes(), 0);
+    }
+
+    /// The answers come from a client, and are kept until the last one is there.
+    #[test]
+    fn answers_and_state_of_a_round_count_until_the_call_begins_anew() {
+        let mut calls = Calls::new(true);
+        let options = CallOptions::new().idempotent();
+        let clock = Clock::new(Instant::ZERO, &options, &Policy::interactive());
+        let call = Call::new("tools/call".into(), None, (None, None), options, clock);
+        let id = calls.accept(call, Instant::ZERO);
+        calls.sent(id, 1, Instant::ZERO);
+        let state = payload(&alloc::format!("\"{}\"", "s".repeat(SHORT)));
+        if let Some(call) = calls.call_mut(id) {
+            call.round = Some(Box::new(Round::new(1, state, 1)));
+        }
+        calls.asked(id, Instant::ZERO);
+        let with_state = "tools/call".len() + SHORT + 2;
+        assert_eq!(calls.long_bytes(), with_state);
+        let answer = payload(r#"{"a":1}"#).unwrap();
+        assert!(calls.add_answer(id, "key".into(), answer));
+        assert_eq!(calls.long_bytes(), with_state + 3 + 7);
+        calls.answered(id, Instant::ZERO);
+        assert_eq!(calls.waiting_bytes(), with_state + 3 + 7);
+        assert!(calls.requeue(id, Instant::ZERO, 1));
+        assert_eq!((calls.waiting_bytes(), calls.long_bytes()), (10, 0));
+    }
+
+    #[test]
+    fn params_that_are_dropped_leave_what_the_call_was_for() {
+        for is_idempotent in [false, true] {
+            let mut calls = Calls::new(true);
+            let mut options = CallOptions::new();
+            options.idempotent = is_idempotent;
+            let clock = Clock::new(Instant::ZERO, &options, &Policy::interactive());
+            let text = "x".repeat(SHORT);
+            let params = alloc::format!(r#"{{"name":"add","arguments":"{text}","task":{{}}}}"#);
+            let given = (payload(&params), payload(r#"{"a":1}"#));
+            let facts = method::find("tools/call");
+            let call = Call::new("tools/call".into(), facts, given, options, clock);
+            let id = calls.accept(call, Instant::ZERO);
+            calls.sent(id, 1, Instant::ZERO);
+            calls.drop_params(id);
+            let call = calls.call(id).unwrap();
+            assert_eq!(call.target().as_deref(), Some("add"));
+            assert!(call.asks_to_be_a_task());
+            let is_kept = call.bytes() > SHORT;
+            assert_eq!(
+                (is_kept, calls.long_bytes() > 0),
+                (is_idempotent, is_idempotent)
+            );
+        }
     }
 
     /// Such a call would be sent to the next server with the state of this one.

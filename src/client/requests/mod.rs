@@ -24,7 +24,7 @@ use crate::client::frame::Frame;
 use crate::driver::{CallId, Instant};
 use crate::protocol::ClientCapabilities;
 use crate::protocol::watch::List;
-use crate::wire::Id;
+use crate::wire::{Id, SHORT};
 use calls::{Call, Calls, Phase};
 use pending::{Found, Pending, Purpose};
 pub(super) use returned::Resent;
@@ -127,9 +127,9 @@ impl Requests {
         self.calls.waiting_bytes() + cx.frames.bytes()
     }
 
-    /// The newest of the largest queued calls that were never sent, if it is of a larger size class than a call of `bytes`.
-    pub(super) fn far_longer(&self, bytes: usize) -> Option<CallId> {
-        self.calls.far_longer(bytes)
+    /// The long queued calls that were never sent, with their sizes: the longest last, and the newest last among those of a size class.
+    pub(super) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
+        self.calls.long_waiting()
     }
 
     /// Whether the server may be working on a call that was sent before `by`.
@@ -333,23 +333,35 @@ impl Requests {
         id
     }
 
-    /// Checks whether the queue has room for a message of so many bytes.
+    /// Checks whether there is room for a call of so many bytes. Notifications have a limit of their own, so that they do not keep calls out.
     pub(super) fn check_room(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
-        let limits = &cx.config.limits;
-        if bytes > limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
-        let calls = self.calls.queued() + cx.frames.notices();
-        let queued = self.unsent_bytes(cx);
-        // An empty queue takes a message of any size.
-        let is_too_much = queued > 0 && queued + bytes > limits.queued_bytes;
-        if calls >= limits.queued_calls || is_too_much {
-            return Err(Misuse::QueueFull {
-                calls,
-                bytes: queued,
-            });
+        let queued = (self.calls.queued(), self.calls.waiting_bytes());
+        admission::check_queue(&cx.config.limits, queued, bytes)?;
+        self.check_long(cx, bytes)
+    }
+
+    /// Checks whether there is room for so many bytes more in the calls of a relay's clients. One client could send long calls or answers that
+    /// stay until the server replies. Short ones are bounded by their number.
+    pub(super) fn check_long(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
+        let held = self.calls.long_bytes();
+        let is_limited = bytes > SHORT && held > 0 && cx.config.has_many_clients();
+        if is_limited && held + bytes > cx.config.limits.queued_bytes {
+            let (calls, bytes) = (self.calls.len(), held);
+            return Err(Misuse::QueueFull { calls, bytes });
         }
         Ok(())
+    }
+
+    /// Whether there is no room for a call of `bytes`, and long calls that wait can make room.
+    pub(super) fn has_room_to_make(&self, cx: &Context, bytes: usize) -> bool {
+        if !self.calls.has_long_waiting() || self.check_room(cx, bytes).is_ok() {
+            return false;
+        }
+        let sent = self
+            .calls
+            .long_bytes()
+            .saturating_sub(self.calls.waiting_bytes());
+        bytes <= SHORT || sent == 0 || sent + bytes <= cx.config.limits.queued_bytes
     }
 
     /// The call to send next. While draining, only calls that continue with answers for their server.
@@ -375,6 +387,12 @@ impl Requests {
         let wire = self.pending.issue(Purpose::Call(id));
         self.calls.sent(id, wire, now);
         Some((wire, self.calls.call(id)?))
+    }
+
+    /// Drops the parameters of a sent call that is never sent again.
+    #[cold]
+    pub(super) fn drop_params(&mut self, id: CallId) {
+        self.calls.drop_params(id);
     }
 
     /// Removes a call that has ended. Returns its last phase.

@@ -17,6 +17,8 @@ pub(super) struct Queue {
     /// Those that were sent before, and now carry the answers that their server wanted.
     continuing: BTreeSet<CallId>,
     bytes: usize,
+    /// The bytes of all calls that are longer than [`SHORT`], in each phase.
+    long_bytes: usize,
     in_flight: usize,
 }
 
@@ -27,6 +29,7 @@ impl Queue {
             short_first,
             continuing: BTreeSet::new(),
             bytes: 0,
+            long_bytes: 0,
             in_flight: 0,
         }
     }
@@ -36,6 +39,7 @@ impl Queue {
         match call.phase {
             Phase::Waiting => {
                 let bytes = call.bytes();
+                call.weight = bytes;
                 // A call that was sent before goes first.
                 let is_ranked = self.short_first && call.delivery() == Delivery::NotSent;
                 call.rank = if is_ranked { rank_of(bytes) } else { 0 };
@@ -45,9 +49,14 @@ impl Queue {
                     self.continuing.insert(id);
                 }
             }
-            Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
+            Phase::Asking => {
+                call.weight = call.bytes();
+                self.in_flight += 1;
+            }
+            Phase::Sent(_) => self.in_flight += 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
+        self.long_bytes += if_long(call.weight);
     }
 
     /// Takes a call out of its phase.
@@ -55,7 +64,7 @@ impl Queue {
         match call.phase {
             Phase::Waiting => {
                 self.calls.remove(&(call.rank, id));
-                self.bytes -= call.bytes();
+                self.bytes -= call.weight;
                 if self.continuing.remove(&id) && self.continuing.is_empty() {
                     self.continuing = BTreeSet::new();
                 }
@@ -63,6 +72,15 @@ impl Queue {
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
+        self.long_bytes -= if_long(call.weight);
+    }
+
+    /// Counts a call again that has changed, and is not queued.
+    pub(super) fn weigh(&mut self, call: &mut Call) {
+        debug_assert!(call.phase != Phase::Waiting);
+        self.long_bytes -= if_long(call.weight);
+        call.weight = call.bytes();
+        self.long_bytes += if_long(call.weight);
     }
 
     pub(super) fn first(&self) -> Option<CallId> {
@@ -79,10 +97,15 @@ impl Queue {
         self.continuing.first().copied()
     }
 
-    /// The newest of the largest queued calls that were never sent, if its rank is higher than that of a call of `bytes`.
-    pub(super) fn far_longer(&self, bytes: usize) -> Option<CallId> {
-        let (rank, id) = self.calls.last()?;
-        (*rank > rank_of(bytes)).then_some(*id)
+    /// Whether a long call is queued that was never sent.
+    pub(super) fn has_long(&self) -> bool {
+        self.calls.last().is_some_and(|(rank, _)| *rank > 0)
+    }
+
+    /// The long queued calls that were never sent, by their rank, then by their age.
+    pub(super) fn long(&self) -> impl Iterator<Item = CallId> {
+        let ranked = self.calls.keys().filter(|(rank, _)| *rank > 0);
+        ranked.map(|(_, id)| *id)
     }
 
     /// The bytes of all queued calls.
@@ -90,10 +113,20 @@ impl Queue {
         self.bytes
     }
 
+    /// The bytes of all long calls, in each phase.
+    pub(super) const fn long_bytes(&self) -> usize {
+        self.long_bytes
+    }
+
     /// The number of calls that are sent, or wait for answers to asks.
     pub(super) const fn in_flight(&self) -> usize {
         self.in_flight
     }
+}
+
+/// Returns 0 for a short call, and otherwise its size.
+const fn if_long(bytes: usize) -> usize {
+    if bytes > SHORT { bytes } else { 0 }
 }
 
 /// Returns 0 for a short call, and otherwise the binary logarithm of the size.

@@ -97,14 +97,7 @@ impl Requests {
         key: Box<str>,
         answer: Payload,
     ) -> bool {
-        let Some(call) = self.calls.call_mut(id) else {
-            return false;
-        };
-        if let Some(round) = &mut call.round {
-            round.answers.insert(key, answer);
-            round.missing -= 1;
-        }
-        true
+        self.calls.add_answer(id, key, answer)
     }
 
     /// Queues a call again if no answers are missing.
