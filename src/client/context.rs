@@ -57,6 +57,11 @@ impl Context {
             && self.frames.bytes() < self.config.limits.queued_bytes
     }
 
+    /// Whether a call may be sent before the next message. Only then can the two be of different clients.
+    pub(super) fn yields_to_call(&self) -> bool {
+        self.frames.yields_to_call() && self.config.has_many_clients()
+    }
+
     /// Sends a reply of the link itself. It is dropped if the queue is full because the server does not read.
     pub(super) fn reply(&mut self, id: Id, answer: Result<Option<Payload>, ErrorObject>) {
         if self.server_reads() {

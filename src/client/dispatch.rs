@@ -270,6 +270,12 @@ impl Client {
         }
     }
 
+    /// Stops the clocks of sent calls while a legacy server waits for an answer or the application holds back.
+    pub(super) fn hold_calls(&mut self) {
+        let is_held = self.asks.holds_calls() || self.is_held_back;
+        self.requests.hold(&mut self.cx, is_held);
+    }
+
     /// The call that a message belongs to, if that is known.
     fn call_about(&self, source: Source) -> Option<CallId> {
         self.requests.call_of(source.wire?)

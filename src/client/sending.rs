@@ -15,7 +15,7 @@ use super::frame::{Frame, Withdrawal};
 use super::lifecycle::Wanted;
 use super::lifecycle::table::State;
 use super::requests::Resent;
-use super::requests::admission::check_queue;
+use super::requests::admission::check_notice;
 use super::requests::calls::{Call, Phase};
 use super::requests::pending::Purpose;
 use crate::driver::{AskId, CallId, Instant, Output};
@@ -72,8 +72,7 @@ impl Client {
             return Err(Misuse::NotAnObject { what: "parameters" });
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
-        let queued = (self.cx.frames.notices(), self.cx.frames.bytes());
-        check_queue(&self.cx.config.limits, queued, bytes)?;
+        check_notice(&self.cx, bytes)?;
         // A relay's client is responsible for its own progress.
         let is_progress = method == names::NOTIFICATIONS_PROGRESS;
         let is_checked = is_progress && !self.session.passes(&self.cx.config);
@@ -187,12 +186,6 @@ impl Client {
             self.given(given);
         }
     }
-
-    /// Stops the clocks of sent calls while a legacy server waits for an answer or the application holds back.
-    pub(super) fn hold_calls(&mut self) {
-        let is_held = self.asks.holds_calls() || self.is_held_back;
-        self.requests.hold(&mut self.cx, is_held);
-    }
 }
 
 /// What is written next.
@@ -216,9 +209,7 @@ impl Client {
         let binding = &self.binding;
         let may_send = |frame: &Frame| binding.may_send(frame);
         // The notifications of one client of a relay must not hold back the calls of others until all are written.
-        let is_calls_turn = self.cx.frames.yields_to_call()
-            && self.cx.config.has_many_clients()
-            && self.next_call().is_some();
+        let is_calls_turn = self.cx.yields_to_call() && self.next_call().is_some();
         let frame = (!is_calls_turn).then(|| self.cx.frames.pop(may_send));
         let load = if let Some((frame, times)) = frame.flatten() {
             self.session.writer().frame(buf, &frame, &self.cx.config);
@@ -227,7 +218,7 @@ impl Client {
             let id = self.next_call()?;
             let (wire, call) = self.requests.send(self.cx.now, id)?;
             self.session.writer().call(buf, wire, call);
-            if buf.len() - start > SHORT && self.is_sent_once() {
+            if buf.len() - start > SHORT && !self.binding.may_send_again(&self.session) {
                 self.requests.drop_params(id);
             }
             self.cx.frames.passed_by_call();
@@ -236,12 +227,6 @@ impl Client {
         self.cx.stats.messages_out += 1;
         let facts = facts!(self);
         self.binding.send(&mut self.cx, facts, buf, start, load)
-    }
-
-    /// Whether no call is sent again that the server may have read, unless it may be repeated. A legacy server on a byte stream turns no call away, and
-    /// asks for no further round.
-    fn is_sent_once(&self) -> bool {
-        self.session.speaks_legacy() && !self.binding.returns_messages()
     }
 
     /// Whether the transport can take a message.

@@ -486,9 +486,13 @@ impl Binding {
         matches!(self, Binding::Http(_))
     }
 
-    /// Whether a message that was sent may have to be sent again, because the server turned it away.
-    pub(super) const fn returns_messages(&self) -> bool {
-        matches!(self, Binding::Http(_))
+    /// Whether a call that was sent may have to be sent again although its first run is not safe to repeat. A legacy server on a byte stream turns no
+    /// call away, and asks for no further round.
+    pub(super) fn may_send_again(&self, session: &SessionState) -> bool {
+        match self {
+            Binding::Http(_) => true,
+            Binding::Pipe(_) => !session.speaks_legacy(),
+        }
     }
 
     /// Whether changes that a legacy server reports reach the link. Over HTTP, they need a stream.

@@ -8,6 +8,7 @@ use super::calls::Call;
 use super::deadlines::Clock;
 use super::options::CallOptions;
 use crate::client::config::Limits;
+use crate::client::context::Context;
 use crate::client::failure::Misuse;
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
@@ -81,8 +82,14 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
+/// Checks whether the queue has room for a notification of so many bytes.
+pub(in crate::client) fn check_notice(cx: &Context, bytes: usize) -> Result<(), Misuse> {
+    let queued = (cx.frames.notices(), cx.frames.bytes());
+    check_queue(&cx.config.limits, queued, bytes)
+}
+
 /// Checks whether a queue of `count` messages with `held` bytes has room for one of `bytes`.
-pub(in crate::client) fn check_queue(
+pub(super) fn check_queue(
     limits: &Limits,
     (count, held): (usize, usize),
     bytes: usize,
