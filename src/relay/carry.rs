@@ -551,13 +551,15 @@ impl Relay {
             let only = self.questions.only_caller();
             only.filter(|caller| caller.is_session()).cloned()
         };
+        // The front knows which hosts were asked for the visit.
+        let is_end_of_visit = &*method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
         let name = String::from(&*method).into();
         let is_passed = if request.is_some() || to.is_some() {
             let passed = self
                 .front
                 .pass(self.clock.now(), request, to.as_ref(), name, params);
             passed.is_ok()
-        } else if self.config.shares_news {
+        } else if self.config.shares_news || is_end_of_visit {
             let passed = match params
                 .as_ref()
                 .and_then(|params| notifications::log(&method, params))

@@ -1712,6 +1712,32 @@ fn call_of_the_client_with_most_waiting_bytes_gives_way() {
     harness.finish();
 }
 
+/// A legacy server asked one of several clients to visit a page, in an error. Only this client is told that the visit is over.
+#[test]
+fn end_of_a_visit_reaches_only_the_client_that_the_server_asked_for_it() {
+    let mut harness = Harness::new();
+    let [ann, eve] = ["ann", "eve"]
+        .map(|user| harness.open_session_with(user, &json!({"elicitation": {"url": {}}})));
+    let listens = [harness.send(&ann.get()), harness.send(&eve.get())];
+    for session in [&eve, &ann] {
+        harness.send(&session.post(1, "tools/call", json!({"name": "x"})));
+    }
+    let visit = json!({
+        "mode": "url", "elicitationId": "v1", "url": "https://a.example/", "message": "sign in",
+    });
+    let error = json!({"code": -32042, "message": "visit", "data": {"elicitations": [visit]}});
+    let id = harness.newest_call().1;
+    harness.server_sends(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    let method = "notifications/elicitation/complete";
+    for id in ["v1", "v2"] {
+        let params = json!({"elicitationId": id});
+        harness.server_sends(json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+    let told = listens.map(|listen| harness.text(listen).matches(method).count());
+    assert_eq!(told, [1, 0]);
+    harness.finish();
+}
+
 /// A client does one handshake, however often the server dies meanwhile.
 #[test]
 fn client_session_survives_server_restarts() {
