@@ -126,14 +126,9 @@ impl Frame {
 
     fn bytes(&self) -> usize {
         let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
-        // The server chooses the ids, so they count.
-        let id_bytes = |id: &Id| match id {
-            Id::Number(_) => 0,
-            Id::Text(text) => text.len(),
-        };
         match self {
-            Frame::Answer(id, Ok(result)) => id_bytes(id) + of(result),
-            Frame::Answer(id, Err(error)) => id_bytes(id) + error.message.len() + of(&error.data),
+            Frame::Answer(id, Ok(result)) => id.bytes() + of(result),
+            Frame::Answer(id, Err(error)) => id.bytes() + error.message.len() + of(&error.data),
             Frame::Notify(method, params) => method.len() + of(params),
             Frame::Cancel(_, words) => {
                 words.reason.as_deref().map_or(0, str::len) + of(&words.meta)

@@ -98,6 +98,7 @@ impl<'b> Object<'b> {
         match id {
             Id::Number(number) => self.integer(key, *number),
             Id::Text(text) => self.text(key, text),
+            Id::LongNumber(digits) => self.raw(key, digits),
         }
     }
 
@@ -249,6 +250,7 @@ fn envelope_of<'b>(buf: &'b mut Vec<u8>, id: &Id) -> Object<'b> {
     match id {
         Id::Number(number) => write_integer(buf, *number),
         Id::Text(text) => write_text(buf, text),
+        Id::LongNumber(digits) => buf.extend_from_slice(digits.as_bytes()),
     }
     Object {
         buf,

@@ -4,6 +4,7 @@ use alloc::{boxed::Box, string::String};
 use core::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::json::scan::{checked_number, count};
 
@@ -21,24 +22,37 @@ pub enum Id {
     Number(i64),
     /// A string.
     Text(Box<str>),
+    /// An integer that does not fit into 64 bits, as its digits. It is never equal to a [`Number`](Id::Number).
+    LongNumber(Box<str>),
 }
 
 impl Id {
     /// Reads an id from the text of one JSON value.
     ///
-    /// Returns `None` for anything but a 64-bit integer or a string of at most [`TEXT_ID_LIMIT`] bytes. Some peers
-    /// store every number as a float, so `1.0` and `1e0` are read as the integer 1.
+    /// Returns `None` for anything but an integer or a string of at most [`TEXT_ID_LIMIT`] bytes. Some peers
+    /// store every number as a float, so `1.0` and `1e0` are read as the integer 1. An integer above 2^53 must be written with its digits alone.
     #[must_use]
     pub fn from_json(json: &str) -> Option<Self> {
         match json.as_bytes().first()? {
             b'"' => text(json),
-            b'-' | b'0'..=b'9' => integer(json).map(Self::Number),
+            b'-' | b'0'..=b'9' => match integer(json) {
+                Some(number) => Some(Self::Number(number)),
+                None => long_number(json),
+            },
             _ => None,
         }
     }
 }
 
 impl Id {
+    /// The bytes of its text or digits. The peer chooses them, so they count for the limits of queues.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Number(_) => 0,
+            Self::Text(text) | Self::LongNumber(text) => text.len(),
+        }
+    }
+
     /// The counter value of our own request, if this id can be one. Some peers answer `1` as `"1"`, and the SDKs in use accept that. No
     /// other spelling of a number is accepted in a string.
     pub(crate) fn counted(&self) -> Option<u64> {
@@ -48,6 +62,7 @@ impl Id {
                 (number, []) => u64::try_from(number).ok(),
                 (_, _) => None,
             },
+            Self::LongNumber(_) => None,
         }
     }
 }
@@ -103,6 +118,14 @@ fn integral_value(json: &str) -> Option<i64> {
     })
 }
 
+/// Reads an integer of any size that is written with its digits alone. There is one way to write it, so equal numbers have equal digits.
+fn long_number(json: &str) -> Option<Id> {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    let is_whole = digits.starts_with(|first| matches!(first, '1'..='9'))
+        && digits.bytes().all(|digit| digit.is_ascii_digit());
+    (is_whole && json.len() <= TEXT_ID_LIMIT).then(|| Id::LongNumber(json.into()))
+}
+
 fn text(json: &str) -> Option<Id> {
     let text: String = serde_json::from_str(json).ok()?;
     (text.len() <= TEXT_ID_LIMIT).then(|| Id::Text(text.into_boxed_str()))
@@ -113,6 +136,7 @@ impl fmt::Display for Id {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => write!(f, "{text:?}"),
+            Self::LongNumber(digits) => f.write_str(digits),
         }
     }
 }
@@ -128,6 +152,9 @@ impl Serialize for Id {
         match self {
             Self::Number(number) => serializer.serialize_i64(*number),
             Self::Text(text) => serializer.serialize_str(text),
+            Self::LongNumber(digits) => serde_json::from_str::<&RawValue>(digits)
+                .map_err(serde::ser::Error::custom)?
+                .serialize(serializer),
         }
     }
 }
@@ -174,7 +201,7 @@ mod tests {
             "1.00000000000000000000000000000000001",
             "1e-400",
             "1e999999999999",
-            "9223372036854775808",
+            "9223372036854775808.0",
             "9007199254740994.0",
             "1e400",
             "01",
@@ -188,6 +215,25 @@ mod tests {
         ] {
             assert_eq!(Id::from_json(json), None, "{json}");
         }
+    }
+
+    #[test]
+    fn long_integers_keep_their_digits() {
+        for json in [
+            "9223372036854775808",
+            "-9223372036854775809",
+            "1".repeat(60).as_str(),
+        ] {
+            let id = Id::from_json(json).expect("an id");
+            assert_eq!(id, Id::LongNumber(json.into()));
+            assert_eq!((id.counted(), id.bytes()), (None, json.len()));
+            assert_eq!(id.to_string(), json);
+            assert_eq!(serde_json::to_string(&id).unwrap(), json);
+            assert_ne!(id, Id::Text(json.into()));
+        }
+        let longest = "7".repeat(TEXT_ID_LIMIT);
+        assert!(Id::from_json(&longest).is_some());
+        assert_eq!(Id::from_json(&format!("{longest}7")), None);
     }
 
     #[test]

@@ -116,8 +116,19 @@ fn id(text: &str) -> Option<Id> {
         Ok(text) => {
             (text.len() <= everlink::internal::wire::TEXT_ID_LIMIT).then(|| Id::Text(text.into()))
         }
-        Err(_) => integer(text).map(Id::Number),
+        Err(_) => {
+            let long = || is_whole(text).then(|| Id::LongNumber(text.into()));
+            integer(text).map(Id::Number).or_else(long)
+        }
     }
+}
+
+/// Whether this is a number of digits alone that is as short as a text that is an id.
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    let is_canonical = !digits.is_empty() && !digits.starts_with('0');
+    is_number && is_canonical && text.len() <= everlink::internal::wire::TEXT_ID_LIMIT
 }
 
 /// A number without a fraction, however it is written. Where it has a fraction or an exponent, no more than a double can tell.

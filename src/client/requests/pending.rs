@@ -193,7 +193,7 @@ pub(in crate::client) fn number_of(wire: u64) -> i64 {
 pub(in crate::client) fn wire_of(id: &Id) -> Option<u64> {
     match id {
         Id::Number(number) => u64::try_from(*number).ok(),
-        Id::Text(_) => None,
+        Id::Text(_) | Id::LongNumber(_) => None,
     }
 }
 

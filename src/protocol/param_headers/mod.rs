@@ -222,7 +222,7 @@ fn integer(json: &str) -> Option<i64> {
             let is_bare = json.ends_with(|last: char| last.is_ascii_digit());
             (is_exact && is_bare).then_some(integer)
         }
-        Id::Text(_) => None,
+        Id::Text(_) | Id::LongNumber(_) => None,
     }
 }
 

@@ -102,18 +102,18 @@ impl Frame {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         let held = match self {
             Frame::Acknowledged(id, watch) => {
-                id_bytes(id) + watch.uris.iter().map(|uri| uri.len()).sum::<usize>()
+                id.bytes() + watch.uris.iter().map(|uri| uri.len()).sum::<usize>()
             }
-            Frame::Answer(id, answer) => id.as_ref().map_or(0, id_bytes) + answer.bytes(),
+            Frame::Answer(id, answer) => id.as_ref().map_or(0, Id::bytes) + answer.bytes(),
             Frame::AskCancelled(_, reason) => text(reason),
             Frame::Changed(to, change) => {
                 let uri = match change {
                     Change::List(_) => 0,
                     Change::Resource { uri } => uri.len(),
                 };
-                to.as_ref().map_or(0, id_bytes) + uri
+                to.as_ref().map_or(0, Id::bytes) + uri
             }
-            Frame::ListenCancelled(id) | Frame::ListenEnd(id) => id_bytes(id),
+            Frame::ListenCancelled(id) | Frame::ListenEnd(id) => id.bytes(),
             Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
             Frame::Reply(_, bytes) => *bytes,
@@ -138,13 +138,6 @@ impl Answer {
                 error.message.len() + payload_bytes(error.data.as_ref())
             }
         }
-    }
-}
-
-fn id_bytes(id: &Id) -> usize {
-    match id {
-        Id::Number(_) => 0,
-        Id::Text(text) => text.len(),
     }
 }
 

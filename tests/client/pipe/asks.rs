@@ -1027,3 +1027,18 @@ fn ask_during_the_handshake_of_the_next_server_is_refused() {
     assert_eq!(refusal_code(&harness), code::INVALID_REQUEST);
     harness.finish();
 }
+
+/// S-RPC-03: an id may be any integer.
+#[test]
+fn s_rpc_03_ask_with_an_integer_above_64_bits_is_answered_under_its_id() {
+    let mut harness = ready(config_with_asks(), legacy);
+    let id = 9_223_372_036_854_775_808_u64;
+    let ping = format!(
+        "{}\n",
+        json!({"jsonrpc": "2.0", "id": id, "method": "ping"})
+    );
+    harness.perform(Act::Raw(ping.into_bytes()));
+    let answers = harness.ask_replies();
+    assert_eq!(answers.last().expect("a reply")["id"], id);
+    harness.finish();
+}

@@ -697,3 +697,23 @@ fn members_of_a_round_reach_the_application_of_a_legacy_request() {
     assert_eq!(received, Some(params));
     harness.finish();
 }
+
+/// S-RPC-03: an id may be any integer.
+#[test]
+fn s_rpc_03_request_with_an_integer_above_64_bits_is_answered_under_its_id() {
+    every_version(|version| {
+        let mut harness = Harness::new(config()).with_version(version);
+        let id = json!(9_223_372_036_854_775_808_u64);
+        let token = json!(18_446_744_073_709_551_615_u64);
+        let params = json!({"name": "slow", "_meta": {"progressToken": token}});
+        let params = harness.versioned_params(params);
+        harness.send(request(id.clone(), "tools/call", params));
+        let running = harness.requests().last().expect("a request").request;
+        harness.progress(running, 1.0);
+        harness.respond(running, json!({"content": []}));
+        assert_eq!(harness.result(&id)["content"], json!([]));
+        let told = harness.messages_with("notifications/progress");
+        assert_eq!(told[0]["params"]["progressToken"], token);
+        harness
+    });
+}

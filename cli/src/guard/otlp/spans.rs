@@ -156,7 +156,9 @@ pub(super) fn request(
         write_state(span, trace);
         match &trace.id {
             Some(Id::Number(id)) => write_number(span, *id),
-            Some(Id::Text(id)) => attributes::text(span, ATTRIBUTES, REQUEST_ID, id),
+            Some(Id::Text(id) | Id::LongNumber(id)) => {
+                attributes::text(span, ATTRIBUTES, REQUEST_ID, id)
+            }
             _ => {}
         }
     });
