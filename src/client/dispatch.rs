@@ -12,6 +12,7 @@ use super::event::{Event, Outcome};
 use super::failure::{Cause, FailureKind};
 use super::lifecycle::names_a_loss;
 use super::lifecycle::table::State;
+use super::requests::calls::Call;
 use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
 use super::requests::progress::cancelled_id;
@@ -365,6 +366,10 @@ impl Client {
         if name == names::NOTIFICATIONS_PROGRESS {
             // Progress of a call that is not open is dropped (S-PROG-09).
             if let Some(call) = self.requests.call_of_progress(params) {
+                let era = self.requests.call(call).and_then(Call::era);
+                if !self.session.passes_call(era) {
+                    return false;
+                }
                 self.requests.touch(self.cx.now, call);
                 self.pass_on(name, params, Some(call));
             }

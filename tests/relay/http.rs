@@ -1738,6 +1738,35 @@ fn end_of_a_visit_reaches_only_the_client_that_the_server_asked_for_it() {
     harness.finish();
 }
 
+/// The messages of the server are passed on unchanged to a client of its era, also if a client of the other era is there.
+#[test]
+fn client_of_the_other_era_changes_nothing_for_a_client_of_the_era_of_the_server() {
+    let mut harness = Harness::new();
+    let ann = harness.open_session("ann");
+    let listen = harness.send(&ann.get());
+    let params = json!({"name": "x", "_meta": {"progressToken": "t"}});
+    let call = harness.send(&ann.post(1, "tools/call", params));
+    let token = harness.newest_call().0["_meta"]["progressToken"].clone();
+    for number in 1..=2 {
+        let log = json!({"level": "error", "data": "for ann", "own": number});
+        let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": log});
+        harness.server_sends(message);
+        let progress = json!({"progressToken": token, "progress": number, "own": number});
+        let method = "notifications/progress";
+        harness.server_sends(json!({"jsonrpc": "2.0", "method": method, "params": progress}));
+        let own = format!("\"own\":{number}");
+        for stream in [listen, call] {
+            assert!(
+                harness.text(stream).contains(&own),
+                "{}",
+                harness.text(stream)
+            );
+        }
+        harness.send(&modern(9, "server/discover", json!({})).by(Some("eve")));
+    }
+    harness.finish();
+}
+
 /// A client does one handshake, however often the server dies meanwhile.
 #[test]
 fn client_session_survives_server_restarts() {

@@ -64,6 +64,8 @@ pub(in crate::client) struct Handshake {
     belief: Option<Belief>,
     /// The version of the client that the link speaks for.
     preferred: Option<Version>,
+    /// Whether the link has spoken for clients of both eras.
+    has_met_both_eras: bool,
     /// Whether the last handshake in the preferred era failed, so that the preference is ignored.
     is_preference_refuted: bool,
     /// Whether an epoch that the probe killed was already excused from the retry budget. This is granted once until the next agreement, because some
@@ -118,6 +120,7 @@ impl Handshake {
             versions,
             belief: remembered.map(|era| Belief { era, proven: false }),
             preferred: None,
+            has_met_both_eras: false,
             is_preference_refuted: false,
             has_excused_an_end: false,
             probed: false,
@@ -135,9 +138,16 @@ impl Handshake {
         if self.preferred == Some(version) {
             return;
         }
-        self.preferred = Some(version);
+        let before = self.preferred.replace(version);
+        self.has_met_both_eras |= before.is_some_and(|before| before.era() != version.era());
         self.is_preference_refuted = false;
         self.belief = self.belief.filter(|known| known.era == version.era());
+    }
+
+    /// Whether the link speaks for a client of this era. `has_many_clients`: the earlier clients are still there.
+    pub(in crate::client) fn has_met(&self, era: Era, has_many_clients: bool) -> bool {
+        let is_last = self.preferred.map(Version::era) == Some(era);
+        is_last || has_many_clients && self.has_met_both_eras
     }
 
     /// The preferred version.

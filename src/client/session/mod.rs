@@ -225,11 +225,12 @@ impl SessionState {
 
 /// What the two ends can do.
 impl SessionState {
-    /// Whether the server and the relay's client speak the same era. If so, the link passes their messages on without checking them.
+    /// Whether the server and a client of the relay speak the same era. If so, the link passes their messages on without checking them. A client of
+    /// the other era changes nothing for the others.
     pub(super) fn passes(&self, config: &Config) -> bool {
-        let preferred = self.handshake.preferred().map(Version::era);
-        let era = self.era();
-        config.relayed.is_some() && era.is_some() && era == preferred
+        let many = config.has_many_clients();
+        let has_met = |era| self.handshake.has_met(era, many);
+        config.relayed.is_some() && self.era().is_some_and(has_met)
     }
 
     /// Like `passes`, for a call of a client that speaks this era.
