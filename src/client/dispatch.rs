@@ -124,10 +124,7 @@ impl Client {
                     }
                     match element {
                         Ok(message) => self.message(message, source),
-                        Err(malformed) if self.binding.reports_elements() => {
-                            self.malformed(&malformed, text.as_bytes());
-                        }
-                        Err(_) => {}
+                        Err(malformed) => self.malformed(&malformed, text.as_bytes()),
                     }
                 }
             }
@@ -177,11 +174,14 @@ impl Client {
                 self.message(message, source);
             }
             Ok(Inbound::Batch(batch)) if self.session.allows_batches() => {
-                for message in batch.flatten() {
+                for element in batch {
                     if !self.lifecycle.is_heard() {
                         return;
                     }
-                    self.message(message, source);
+                    match element {
+                        Ok(message) => self.message(message, source),
+                        Err(malformed) => self.malformed(&malformed, text.as_bytes()),
+                    }
                 }
             }
             Ok(Inbound::Batch(_)) => {

@@ -505,11 +505,6 @@ impl Binding {
         matches!(self, Binding::Http(_))
     }
 
-    /// Whether the malformed elements of a batch are reported one by one.
-    pub(super) const fn reports_elements(&self) -> bool {
-        matches!(self, Binding::Pipe(_))
-    }
-
     /// How long the server may take to reply to the `server/discover` probe.
     pub(super) fn probe_timeout(&self, policy: &Policy) -> Duration {
         match self {

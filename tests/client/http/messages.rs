@@ -432,9 +432,9 @@ fn s_meta_13_other_meta_keys_pass_unchanged_in_both_directions() {
     }
 }
 
-/// The malformed elements of a batch are left out, and the others count. 2025-03-26 is the only version with batches.
+/// The malformed elements of a batch are reported, and the others count. 2025-03-26 is the only version with batches.
 #[test]
-fn malformed_elements_of_a_batch_are_ignored() {
+fn malformed_elements_of_a_batch_are_reported_and_the_others_count() {
     let mut harness = Harness::ready("2025-03-26");
     let call = harness.call("tools/call", json!({"name": "add"}));
     let post = harness.next_post("tools/call");
@@ -442,5 +442,22 @@ fn malformed_elements_of_a_batch_are_ignored() {
     let batch = json!([1, {"jsonrpc": "2.0"}, complete(&post, json!({"content": []}))]);
     harness.event(post.stream, None, &batch);
     assert!(harness.reply(call).is_ok());
-    assert_eq!(harness.client.stats().noise, 0);
+    assert_eq!(harness.client.stats().noise, 2);
+}
+
+/// As outside a batch. The call would wait until its timeout otherwise.
+#[test]
+fn broken_reply_in_a_batch_ends_its_call() {
+    let mut harness = Harness::ready("2025-03-26");
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
+    let mut broken = complete(&post, json!({"content": []}));
+    broken["result"] = json!("text");
+    harness.event(post.stream, None, &json!([broken]));
+    let outcome = harness.outcome(call);
+    assert!(
+        matches!(outcome, everlink::client::Outcome::Failed(_)),
+        "{outcome:?}"
+    );
 }
