@@ -159,7 +159,10 @@ impl Relay {
         let Some(setting @ Setting::Unsubscribe(uri)) = &carried.setting else {
             return false;
         };
-        if self.config.has_one_host() || !self.front.is_watched_without(&carried.caller, uri) {
+        // The modern era has no such request, so the server refuses it.
+        let is_legacy = carried.peer.version.era() == Era::Legacy;
+        let is_shared = is_legacy && !self.config.has_one_host();
+        if !is_shared || !self.front.is_watched_without(&carried.caller, uri) {
             return false;
         }
         self.front
@@ -445,9 +448,13 @@ impl Relay {
     /// Answers a request that has no reply: a tool call as the configuration says, any other request with an error.
     fn answer_lost(&mut self, carried: &CarriedRequest, text: &str, delivery: Delivery) {
         let text = self.shorten(text);
+        let is_modern = carried.peer.version.era() == Era::Modern;
         let result = self.config.answers_with_result(carried.is_tool_call);
         let result = result
-            .then(|| failure_text::result(&text, delivery, carried.peer.version.era()))
+            .then(|| {
+                let name = self.introduction.server().filter(|_| is_modern);
+                failure_text::result(&text, delivery, carried.peer.version.era(), name)
+            })
             .flatten();
         let _ = match result {
             Some(result) => self

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::client::{Cause, Delivery, Ended, Failure};
 use crate::http::Url;
 use crate::json::Payload;
-use crate::protocol::{Era, code, round};
+use crate::protocol::{Era, Implementation, code, meta, round};
 use crate::util::Arc;
 use crate::wire::ErrorObject;
 use crate::wire::encode::Object;
@@ -76,15 +76,23 @@ pub(super) fn shorten(text: &str, message_bytes: usize) -> String {
 /// The bytes of a message besides the text.
 const ROOM: usize = 256;
 
-/// A tool result that is marked as an error (S-ERR-09: its `_meta` shows that the relay made it).
-pub(super) fn result(text: &str, delivery: Delivery, era: Era) -> Option<Payload> {
+/// A tool result that is marked as an error (S-ERR-09: its `_meta` shows that the relay made it). `server` is the name in a modern result (S-META-06).
+pub(super) fn result(
+    text: &str,
+    delivery: Delivery,
+    era: Era,
+    server: Option<&Implementation>,
+) -> Option<Payload> {
     let mut buf = Vec::new();
     let mut result = Object::open(&mut buf);
     if era == Era::Modern {
         result.text(round::RESULT_TYPE, round::COMPLETE);
     }
-    result.object("_meta", |meta| {
-        meta.text(DELIVERY, name(delivery));
+    result.object("_meta", |own| {
+        own.text(DELIVERY, name(delivery));
+        if let Some(server) = server.and_then(|server| Payload::of(server).ok()) {
+            own.raw(meta::SERVER_INFO, server.as_str());
+        }
     });
     let mut content = Vec::new();
     let mut part = Object::open(&mut content);
@@ -229,7 +237,7 @@ mod tests {
             (Era::Legacy, ""),
             (Era::Modern, r#""resultType":"complete","#),
         ] {
-            let result = result("it \"died\"", Delivery::Unknown, era).unwrap();
+            let result = result("it \"died\"", Delivery::Unknown, era, None).unwrap();
             let expected = format!(
                 r#"{{{kind}"_meta":{{"everlink/delivery":"unknown"}},"content":[{{"type":"text","text":"it \"died\""}}],"isError":true}}"#
             );

@@ -12,7 +12,8 @@ use crate::http::Url;
 use crate::json::Payload;
 use crate::protocol::watch::List;
 use crate::protocol::{
-    ClientCapabilities, ClientFeature, Era, ServerCapabilities, ServerFeature, Version,
+    ClientCapabilities, ClientFeature, Era, Implementation, ServerCapabilities, ServerFeature,
+    Version,
 };
 use crate::server::{Offer, Peer};
 use crate::wire::ErrorObject;
@@ -46,6 +47,8 @@ struct Denial {
 /// The last offer to the host.
 #[derive(Debug)]
 struct Offered {
+    /// The name of the server.
+    server: Implementation,
     capabilities: ServerCapabilities,
     /// Whether the offer was made before the server was ready.
     is_guess: bool,
@@ -108,6 +111,11 @@ impl Introduction {
         self.offered.is_some()
     }
 
+    /// The name of the server that was offered last.
+    pub(super) fn server(&self) -> Option<&Implementation> {
+        self.offered.as_ref().map(|offered| &offered.server)
+    }
+
     /// Whether the last offer was made before the server was ready.
     pub(super) fn is_guess(&self) -> bool {
         self.offered
@@ -132,6 +140,7 @@ impl Introduction {
         }
         self.has_unreported_guess |= is_guess;
         self.offered = Some(Offered {
+            server: offer.server.clone(),
             capabilities: offer.capabilities.clone(),
             is_guess,
         });

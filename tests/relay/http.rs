@@ -430,7 +430,11 @@ impl Harness {
             Some("server/discover") if self.is_modern => json!({"result": {
                 "resultType": "complete",
                 "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+                "capabilities": {
+                    "tools": {"listChanged": true},
+                    "resources": {"subscribe": true},
+                    "logging": {},
+                },
                 "ttlMs": 0,
                 "cacheScope": "private",
             }}),
@@ -1764,6 +1768,33 @@ fn client_of_the_other_era_changes_nothing_for_a_client_of_the_era_of_the_server
         }
         harness.send(&modern(9, "server/discover", json!({})).by(Some("eve")));
     }
+    harness.finish();
+}
+
+/// S-META-06: the relay makes this result itself, so it writes the name of the server as well.
+#[test]
+fn result_for_a_lost_call_names_the_server_to_a_modern_client() {
+    let mut harness = Harness::with_modern_server();
+    let sent = harness.send(&call("ann"));
+    harness.kill_server();
+    let result = harness.result(sent);
+    assert_eq!(result["isError"], true);
+    let meta = &result["_meta"];
+    assert!(
+        meta["io.modelcontextprotocol/serverInfo"]["name"].is_string(),
+        "{meta}"
+    );
+    harness.finish();
+}
+
+/// The modern era has no such request. The relay must not answer it in place of the server, although another client watches the resource.
+#[test]
+fn unsubscribe_request_of_a_modern_client_is_left_to_the_modern_server() {
+    let mut harness = Harness::with_modern_server();
+    let wanted = json!({"notifications": {"resourceSubscriptions": ["a:b"]}});
+    harness.send(&modern(1, "subscriptions/listen", wanted).by(Some("eve")));
+    harness.send(&modern(2, "resources/unsubscribe", json!({"uri": "a:b"})).by(Some("ann")));
+    assert_eq!(harness.received("resources/unsubscribe").len(), 1);
     harness.finish();
 }
 
