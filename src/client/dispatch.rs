@@ -208,7 +208,12 @@ impl Client {
 
     fn malformed(&mut self, malformed: &Malformed, text: &[u8]) {
         let what = format!("a line that is no message: {malformed}");
+        let epoch = self.lifecycle.epoch();
         self.noise(&what, text);
+        if self.lifecycle.epoch() != epoch || !self.lifecycle.is_heard() {
+            // The server was given up. An answer would go to the next one.
+            return;
+        }
         let Some(id) = &malformed.id else {
             return;
         };

@@ -1027,3 +1027,17 @@ fn calls_are_accepted_up_to_the_limits_of_their_size_and_number() {
     );
     harness.finish();
 }
+
+/// Rule 8. The line is a request that cannot be read, and it is also the one too many.
+#[test]
+fn request_that_ends_a_server_is_not_answered_to_the_next_one() {
+    let mut config = config();
+    config.limits.noise_run = Some(0);
+    let mut harness = ready(config, legacy);
+    harness.perform(line(r#"{"jsonrpc":"2.0","id":7,"method":5}"#));
+    harness.until("the next server", |harness| harness.epoch_number() == 2);
+    harness.until_ready();
+    let methods = harness.methods_of(2);
+    assert!(!methods.contains(&""), "no reply is written: {methods:?}");
+    harness.finish();
+}
