@@ -1798,6 +1798,32 @@ fn unsubscribe_request_of_a_modern_client_is_left_to_the_modern_server() {
     harness.finish();
 }
 
+/// The host did not declare what it was asked, and answers one question after the other. The relay does not judge the question that is left.
+#[test]
+fn undeclared_ask_is_put_again_to_a_client_that_answered_another_one() {
+    let mut harness = Harness::with_modern_server();
+    let capabilities = json!({"io.modelcontextprotocol/clientCapabilities": {"roots": {}}});
+    let params = json!({"name": "x", "_meta": capabilities});
+    let sent = harness.send(&modern(1, "tools/call", params).by(Some("ann")));
+    let form = json!({"method": "elicitation/create", "params": {
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    let asks = json!({"name": form, "number": form});
+    harness.reply(json!({"resultType": "input_required", "inputRequests": asks}));
+    let state = harness.result(sent)["requestState"].clone();
+    let params = json!({
+        "name": "x",
+        "_meta": capabilities,
+        "inputResponses": {"name": {"action": "accept", "content": {}}},
+        "requestState": state,
+    });
+    let again = harness.send(&modern(2, "tools/call", params).by(Some("ann")));
+    let result = harness.result(again);
+    assert_eq!(result["inputRequests"], json!({"number": form}), "{result}");
+    harness.finish();
+}
+
 /// A client does one handshake, however often the server dies meanwhile.
 #[test]
 fn client_session_survives_server_restarts() {

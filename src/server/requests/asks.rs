@@ -32,6 +32,8 @@ pub(crate) struct Ask {
     pub(crate) method: Cow<'static, str>,
     pub(crate) params: Option<Payload>,
     pub(crate) place: Place,
+    /// Whether the server behind a relay judges what is asked.
+    pub(crate) is_passed: bool,
 }
 
 /// The progress of an ask.
@@ -354,6 +356,7 @@ mod tests {
             method: "roots/list".into(),
             params: None,
             place: Place::Wire(true),
+            is_passed: false,
         });
         for id in [Id::Number(1), Id::Text("1".into())] {
             assert_eq!(asks.find(None, &id), Found::Open(ask), "{id}");
@@ -377,6 +380,7 @@ mod tests {
                 method: "roots/list".into(),
                 params: None,
                 place: Place::Queued,
+                is_passed: false,
             })
         };
         let asked = [open(None), open(Some("name")), open(None)];
@@ -415,6 +419,7 @@ mod tests {
             method: "roots/list".into(),
             params: params.map(|params| params.parse().unwrap()),
             place: Place::Wire(true),
+            is_passed: false,
         }
     }
 
