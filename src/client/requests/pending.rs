@@ -39,6 +39,9 @@ pub(in crate::client) enum Found {
     Unknown,
 }
 
+/// The number of `resources/unsubscribe` requests that may be open. Nothing depends on their replies, so older ones are not awaited any more.
+const UNSUBSCRIBES: usize = 64;
+
 #[derive(Debug)]
 pub(in crate::client) struct Pending {
     next: u64,
@@ -48,6 +51,8 @@ pub(in crate::client) struct Pending {
     own: AscendingMap<u64, ()>,
     /// The ids of the requests that set up the watch of a legacy server.
     setup: AscendingMap<u64, ()>,
+    /// The ids of the `resources/unsubscribe` requests of the link. They have no time limit.
+    unsubscribes: AscendingMap<u64, ()>,
 }
 
 impl Purpose {
@@ -81,6 +86,7 @@ impl Pending {
             open: AscendingMap::new(),
             own: AscendingMap::new(),
             setup: AscendingMap::new(),
+            unsubscribes: AscendingMap::new(),
         }
     }
 
@@ -92,6 +98,12 @@ impl Pending {
             self.own.add(wire, ());
         } else if purpose.is_setup() {
             self.setup.add(wire, ());
+        } else if matches!(purpose, Purpose::Unsubscribe) {
+            self.unsubscribes.add(wire, ());
+            let oldest = self.unsubscribes.keys().next();
+            if let Some(oldest) = oldest.filter(|_| self.unsubscribes.len() > UNSUBSCRIBES) {
+                self.close(oldest);
+            }
         }
         self.open.add(wire, purpose);
         wire
@@ -136,6 +148,8 @@ impl Pending {
             self.own.discard(wire);
         } else if purpose.is_setup() {
             self.setup.discard(wire);
+        } else if matches!(purpose, Purpose::Unsubscribe) {
+            self.unsubscribes.discard(wire);
         }
         Some(purpose)
     }
@@ -158,7 +172,7 @@ impl Pending {
     /// Closes all requests but those that are wanted.
     pub(in crate::client) fn keep(&mut self, mut is_wanted: impl FnMut(&Purpose) -> bool) {
         self.open.retain(|_, purpose| is_wanted(purpose));
-        for few in [&mut self.own, &mut self.setup] {
+        for few in [&mut self.own, &mut self.setup, &mut self.unsubscribes] {
             few.retain(|wire, ()| self.open.get(wire).is_some());
         }
     }
@@ -177,6 +191,7 @@ impl Pending {
     pub(in crate::client) fn close_all(&mut self) -> AscendingMap<u64, Purpose> {
         self.own = AscendingMap::new();
         self.setup = AscendingMap::new();
+        self.unsubscribes = AscendingMap::new();
         core::mem::replace(&mut self.open, AscendingMap::new())
     }
 }
@@ -261,6 +276,25 @@ mod tests {
         pending.issue(Purpose::SetLevel(LogLevel::Info));
         pending.keep(|_| false);
         assert_eq!((pending.own.len(), pending.setup.len()), (0, 0));
+    }
+
+    /// A server may never reply to them, and clients of a relay may subscribe and unsubscribe for ever.
+    #[test]
+    fn unsubscribe_requests_without_replies_do_not_add_up() {
+        let mut pending = Pending::new();
+        let others = [(); 2].map(|()| pending.issue(Purpose::Listen));
+        let wires: Vec<u64> = (0..1_000)
+            .map(|_| pending.issue(Purpose::Unsubscribe))
+            .collect();
+        assert_eq!(pending.open.len(), others.len() + UNSUBSCRIBES);
+        let newest = wires[wires.len() - 1];
+        assert_eq!(
+            pending.take(&id_of(newest)),
+            Found::Open(newest, Purpose::Unsubscribe)
+        );
+        assert_eq!(pending.take(&id_of(wires[0])), Found::Late);
+        pending.close_all();
+        assert_eq!((pending.open.len(), pending.unsubscribes.len()), (0, 0));
     }
 
     #[test]
