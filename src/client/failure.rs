@@ -196,7 +196,9 @@ impl fmt::Display for Cause {
             }
             Cause::HandshakeRefused { why } => write!(f, "the handshake failed: {why}"),
             Cause::HandshakeTimedOut => f.write_str("the server did not finish the handshake"),
-            Cause::Noise => f.write_str("the server wrote too many lines that are no messages"),
+            Cause::Noise => {
+                f.write_str("the server wrote too many lines in a row that are not MCP messages")
+            }
             Cause::OpenFailed => f.write_str("the server could not be reached"),
             Cause::OpenTimedOut => f.write_str("the server took too long to open"),
             Cause::SessionLost => f.write_str("the server said that the session is over"),
