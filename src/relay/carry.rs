@@ -211,8 +211,7 @@ impl Relay {
     /// Whether to close the server's input: the single host has closed its own, and everything that it sent is passed on.
     pub(super) fn has_end_to_pass_on(&self) -> bool {
         // If the relay ends for another reason, the host can still answer asks, so the server's input stays open.
-        let is_over = self.clock.has_input_ended() && self.config.has_one_host();
-        is_over && !self.front.is_deferring() && self.back.can_finish()
+        self.clock.has_input_ended() && !self.front.is_deferring() && self.back.can_finish()
     }
 
     pub(super) fn pass_end_on(&mut self) {

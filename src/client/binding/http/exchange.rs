@@ -144,7 +144,6 @@ impl Exchange {
             self,
             Exchange {
                 phase: self.phase,
-                begun: self.begun,
                 status: self.status,
                 ..Exchange::new(ExchangeKind::Spent, Load::None)
             },
@@ -332,15 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spent_has_still_begun_and_has_its_response() {
+    fn what_is_spent_still_has_its_response() {
         let mut exchange = Exchange {
-            begun: Some(Instant::ZERO),
             status: Some(202),
             ..Exchange::new(ExchangeKind::Request(1), Load::None)
         };
         let spent = exchange.spend();
         assert_eq!((spent.wire(), exchange.wire()), (Some(1), None));
-        assert_eq!(exchange.begun, Some(Instant::ZERO));
         assert_eq!(exchange.status, Some(202));
     }
 
