@@ -210,8 +210,12 @@ impl SendQueue {
 
     /// Whether a call may be sent before the next message: one notification was sent, and another one waits.
     pub(super) fn yields_to_call(&self) -> bool {
-        let next = self.waiting.front();
-        self.was_notice && next.is_some_and(|(frame, _)| frame.is_notice())
+        let next_is_notice = || {
+            self.waiting
+                .front()
+                .is_some_and(|(frame, _)| frame.is_notice())
+        };
+        self.was_notice && next_is_notice()
     }
 
     /// Records that a call was sent.

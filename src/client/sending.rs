@@ -207,11 +207,10 @@ impl Client {
         }
         let start = buf.len();
         let binding = &self.binding;
-        let may_send = |frame: &Frame| binding.may_send(frame);
         // The notifications of one client of a relay must not hold back the calls of others until all are written.
         let is_calls_turn = self.cx.yields_to_call() && self.next_call().is_some();
-        let frame = (!is_calls_turn).then(|| self.cx.frames.pop(may_send));
-        let load = if let Some((frame, times)) = frame.flatten() {
+        let may_send = |frame: &Frame| !is_calls_turn && binding.may_send(frame);
+        let load = if let Some((frame, times)) = self.cx.frames.pop(may_send) {
             self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {

@@ -480,7 +480,7 @@ impl Calls {
     pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<(Phase, Instant)> {
         let call = self.table.get(id)?;
         let known = (call.phase, call.clock.accepted());
-        self.queue.leave(id, call);
+        self.queue.forget(id, call);
         self.stopped.remove(&id);
         self.table.discard(id);
         Some(known)

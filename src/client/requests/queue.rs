@@ -38,8 +38,7 @@ impl Queue {
     pub(super) fn enter(&mut self, id: CallId, call: &mut Call) {
         match call.phase {
             Phase::Waiting => {
-                let bytes = call.bytes();
-                call.weight = bytes;
+                let bytes = self.weigh(call);
                 // A call that was sent before goes first.
                 let is_ranked = self.short_first && call.delivery() == Delivery::NotSent;
                 call.rank = if is_ranked { rank_of(bytes) } else { 0 };
@@ -50,13 +49,12 @@ impl Queue {
                 }
             }
             Phase::Asking => {
-                call.weight = call.bytes();
+                self.weigh(call);
                 self.in_flight += 1;
             }
             Phase::Sent(_) => self.in_flight += 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
-        self.long_bytes += if_long(call.weight);
     }
 
     /// Takes a call out of its phase.
@@ -72,15 +70,26 @@ impl Queue {
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
-        self.long_bytes -= if_long(call.weight);
     }
 
-    /// Counts a call again that has changed, and is not queued.
-    pub(super) fn weigh(&mut self, call: &mut Call) {
-        debug_assert!(call.phase != Phase::Waiting);
-        self.long_bytes -= if_long(call.weight);
-        call.weight = call.bytes();
-        self.long_bytes += if_long(call.weight);
+    /// Forgets a call that has ended.
+    pub(super) fn forget(&mut self, id: CallId, call: &Call) {
+        self.leave(id, call);
+        if call.weight > SHORT {
+            self.long_bytes -= call.weight;
+        }
+    }
+
+    /// Counts a call that is not queued and is new or has changed. Returns its size.
+    #[inline]
+    pub(super) fn weigh(&mut self, call: &mut Call) -> usize {
+        let bytes = call.bytes();
+        if bytes.max(call.weight) > SHORT {
+            self.long_bytes -= if_long(call.weight);
+            self.long_bytes += if_long(bytes);
+        }
+        call.weight = bytes;
+        bytes
     }
 
     pub(super) fn first(&self) -> Option<CallId> {

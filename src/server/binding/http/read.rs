@@ -16,6 +16,10 @@ use alloc::borrow::Cow;
 use alloc::format;
 
 /// A posted message.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it exists only while the request is read, and a box would be an allocation for each request"
+)]
 pub(crate) enum Posted<'a> {
     Batch(Batch<'a>, &'a str),
     Malformed(Malformed, &'a str),
