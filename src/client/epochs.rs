@@ -21,6 +21,12 @@ use crate::wire::ErrorObject;
 
 /// The transport.
 impl Client {
+    /// Whether the transport can take a message.
+    pub(super) fn may_write(&self) -> bool {
+        let is_in_touch = self.lifecycle.state().is_in_touch();
+        is_in_touch && self.binding.can_send(&self.cx.config.limits)
+    }
+
     /// Asks the driver for a transport, at once or as soon as the `floor` allows it.
     pub(super) fn attempt(&mut self) {
         if let Some(epoch) = self.lifecycle.attempt(&mut self.cx) {

@@ -28,11 +28,11 @@ use crate::wire::{ErrorObject, SHORT};
 
 /// What the application wants to send.
 impl Client {
-    pub(super) fn accept(&mut self, call: Call) -> Result<CallId, Misuse> {
+    pub(super) fn accept(&mut self, mut call: Call) -> Result<CallId, Misuse> {
         if self.lifecycle.state() == State::Closed || self.lifecycle.is_shutting_down() {
             return Err(Misuse::Closed);
         }
-        self.requests.check_room(&self.cx, call.bytes())?;
+        self.requests.check_room(&self.cx, call.weigh())?;
         let list = call.list();
         let id = self.requests.accept(&mut self.cx, call);
         match self.lifecycle.wanted() {
@@ -206,11 +206,7 @@ impl Client {
             return None;
         }
         let start = buf.len();
-        let binding = &self.binding;
-        // The notifications of one client of a relay must not hold back the calls of others until all are written.
-        let is_calls_turn = self.cx.yields_to_call() && self.next_call().is_some();
-        let may_send = |frame: &Frame| !is_calls_turn && binding.may_send(frame);
-        let load = if let Some((frame, times)) = self.cx.frames.pop(may_send) {
+        let load = if let Some((frame, times)) = self.next_frame() {
             self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {
@@ -228,10 +224,16 @@ impl Client {
         self.binding.send(&mut self.cx, facts, buf, start, load)
     }
 
-    /// Whether the transport can take a message.
-    fn may_write(&self) -> bool {
-        let is_in_touch = self.lifecycle.state().is_in_touch();
-        is_in_touch && self.binding.can_send(&self.cx.config.limits)
+    /// Takes the next message that is no call, if it is its turn. The notifications of one client of a relay must not hold back the calls of others
+    /// until all are written.
+    #[inline]
+    fn next_frame(&mut self) -> Option<(Frame, u32)> {
+        // Most of the time.
+        if self.cx.frames.len() == 0 || self.cx.yields_to_call() && self.next_call().is_some() {
+            return None;
+        }
+        let binding = &self.binding;
+        self.cx.frames.pop(|frame| binding.may_send(frame))
     }
 
     /// The call to send next.

@@ -245,6 +245,7 @@ impl fmt::Debug for Object<'_> {
 }
 
 /// Begins a message with an id.
+#[inline]
 fn envelope_of<'b>(buf: &'b mut Vec<u8>, id: &Id) -> Object<'b> {
     buf.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     match id {

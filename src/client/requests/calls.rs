@@ -76,6 +76,8 @@ pub(in crate::client) struct Round {
 }
 
 impl Round {
+    #[cold]
+    #[inline(never)]
     fn bytes(&self) -> usize {
         let answers = self.answers.iter();
         let answers = answers.map(|(key, answer)| key.len() + answer.as_str().len());
@@ -165,11 +167,19 @@ impl Call {
         Some(setting.key().into())
     }
 
+    #[inline]
     pub(in crate::client) fn bytes(&self) -> usize {
         let behalf = self.behalf.as_ref().map_or(0, |behalf| behalf.bytes());
         let params = payload_bytes(self.params.as_ref()) + payload_bytes(self.meta.as_ref());
         let round = self.round.as_ref().map_or(0, |round| round.bytes());
         self.method.len() + params + behalf + round
+    }
+
+    /// Records the size of a new call, and returns it.
+    #[inline]
+    pub(in crate::client) fn weigh(&mut self) -> usize {
+        self.weight = self.bytes();
+        self.weight
     }
 
     /// Drops what only the server needs. The rest says what the call was for, and whether it runs as a task.
@@ -348,6 +358,7 @@ impl Calls {
         let id = CallId::from_number(self.next);
         self.next += 1;
         call.clock.change_kind(self.stops.in_all(call.phase, now));
+        self.queue.accept(&call);
         self.queue.enter(id, &mut call);
         self.table.add(id, call);
         id
@@ -557,6 +568,10 @@ impl Calls {
         call.clock.catch_up(self.stops.in_all(call.phase, now));
         call.clock.change_kind(self.stops.in_all(phase, now));
         call.phase = phase;
+        if matches!(phase, Phase::Asking | Phase::Waiting) {
+            // A round has begun, has got its answers, or is void.
+            self.queue.weigh(call);
+        }
         self.queue.enter(id, call);
     }
 }
@@ -602,8 +617,9 @@ mod tests {
         let empty = "tools/call".len() + r#"{"name":""}"#.len();
         let name = "x".repeat(bytes - empty);
         let given = (payload(&alloc::format!(r#"{{"name":"{name}"}}"#)), None);
-        let call = Call::new("tools/call".into(), None, given, options, clock);
+        let mut call = Call::new("tools/call".into(), None, given, options, clock);
         assert_eq!(call.bytes(), bytes);
+        call.weigh();
         calls.accept(call, now)
     }
 
@@ -632,7 +648,8 @@ mod tests {
         let mut calls = Calls::new(true);
         let options = CallOptions::new().idempotent();
         let clock = Clock::new(Instant::ZERO, &options, &Policy::interactive());
-        let call = Call::new("tools/call".into(), None, (None, None), options, clock);
+        let mut call = Call::new("tools/call".into(), None, (None, None), options, clock);
+        call.weigh();
         let id = calls.accept(call, Instant::ZERO);
         calls.sent(id, 1, Instant::ZERO);
         let state = payload(&alloc::format!("\"{}\"", "s".repeat(SHORT)));
@@ -662,7 +679,8 @@ mod tests {
             let params = alloc::format!(r#"{{"name":"add","arguments":"{text}","task":{{}}}}"#);
             let given = (payload(&params), payload(r#"{"a":1}"#));
             let facts = method::find("tools/call");
-            let call = Call::new("tools/call".into(), facts, given, options, clock);
+            let mut call = Call::new("tools/call".into(), facts, given, options, clock);
+            call.weigh();
             let id = calls.accept(call, Instant::ZERO);
             calls.sent(id, 1, Instant::ZERO);
             calls.drop_params(id);
@@ -716,7 +734,8 @@ mod tests {
             .with_idle(Limit::Never)
             .with_total(Limit::After(limit));
         let clock = Clock::new(now, &options, &Policy::interactive());
-        let call = Call::new("ping".into(), None, (None, None), options, clock);
+        let mut call = Call::new("ping".into(), None, (None, None), options, clock);
+        call.weigh();
         calls.accept(call, now)
     }
 

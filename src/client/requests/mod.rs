@@ -391,6 +391,7 @@ impl Requests {
 
     /// Drops the parameters of a sent call that is never sent again.
     #[cold]
+    #[inline(never)]
     pub(super) fn drop_params(&mut self, id: CallId) {
         self.calls.drop_params(id);
     }

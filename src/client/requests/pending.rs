@@ -94,6 +94,14 @@ impl Pending {
     pub(in crate::client) fn issue(&mut self, purpose: Purpose) -> u64 {
         let wire = self.next;
         self.next += 1;
+        if !matches!(purpose, Purpose::Call(_)) {
+            self.add_to_index(wire, &purpose);
+        }
+        self.open.add(wire, purpose);
+        wire
+    }
+
+    fn add_to_index(&mut self, wire: u64, purpose: &Purpose) {
         if purpose.is_own() {
             self.own.add(wire, ());
         } else if purpose.is_setup() {
@@ -105,8 +113,6 @@ impl Pending {
                 self.close(oldest);
             }
         }
-        self.open.add(wire, purpose);
-        wire
     }
 
     /// Reserves memory for this many further requests, so that issuing them allocates nothing.
@@ -144,6 +150,13 @@ impl Pending {
     /// Closes a request, so that no reply to it is expected any more.
     pub(in crate::client) fn close(&mut self, wire: u64) -> Option<Purpose> {
         let purpose = self.open.remove(wire)?;
+        if !matches!(purpose, Purpose::Call(_)) {
+            self.remove_from_index(wire, &purpose);
+        }
+        Some(purpose)
+    }
+
+    fn remove_from_index(&mut self, wire: u64, purpose: &Purpose) {
         if purpose.is_own() {
             self.own.discard(wire);
         } else if purpose.is_setup() {
@@ -151,7 +164,6 @@ impl Pending {
         } else if matches!(purpose, Purpose::Unsubscribe) {
             self.unsubscribes.discard(wire);
         }
-        Some(purpose)
     }
 
     /// The wire id of the first open request with this purpose. There is rarely more than one.

@@ -38,7 +38,7 @@ impl Queue {
     pub(super) fn enter(&mut self, id: CallId, call: &mut Call) {
         match call.phase {
             Phase::Waiting => {
-                let bytes = self.weigh(call);
+                let bytes = call.weight;
                 // A call that was sent before goes first.
                 let is_ranked = self.short_first && call.delivery() == Delivery::NotSent;
                 call.rank = if is_ranked { rank_of(bytes) } else { 0 };
@@ -48,11 +48,7 @@ impl Queue {
                     self.continuing.insert(id);
                 }
             }
-            Phase::Asking => {
-                self.weigh(call);
-                self.in_flight += 1;
-            }
-            Phase::Sent(_) => self.in_flight += 1,
+            Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
     }
@@ -80,16 +76,19 @@ impl Queue {
         }
     }
 
-    /// Counts a call that is not queued and is new or has changed. Returns its size.
-    #[inline]
-    pub(super) fn weigh(&mut self, call: &mut Call) -> usize {
-        let bytes = call.bytes();
-        if bytes.max(call.weight) > SHORT {
-            self.long_bytes -= if_long(call.weight);
-            self.long_bytes += if_long(bytes);
+    /// Counts a new call.
+    pub(super) fn accept(&mut self, call: &Call) {
+        debug_assert_eq!(call.weight, call.bytes());
+        if call.weight > SHORT {
+            self.long_bytes += call.weight;
         }
-        call.weight = bytes;
-        bytes
+    }
+
+    /// Counts a call again that may have changed, and is not queued.
+    pub(super) fn weigh(&mut self, call: &mut Call) {
+        self.long_bytes -= if_long(call.weight);
+        call.weight = call.bytes();
+        self.long_bytes += if_long(call.weight);
     }
 
     pub(super) fn first(&self) -> Option<CallId> {
