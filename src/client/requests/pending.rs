@@ -51,12 +51,10 @@ pub(in crate::client) struct Pending {
     own: AscendingMap<u64, ()>,
     /// The ids of the requests that set up the watch of a legacy server.
     setup: AscendingMap<u64, ()>,
-    /// The ids of the `resources/unsubscribe` requests of the link. They have no time limit.
-    unsubscribes: AscendingMap<u64, ()>,
 }
 
 impl Purpose {
-    /// Whether this is one of the link's own requests. There is rarely more than one of each kind.
+    /// Whether this is one of the link's own requests. There is rarely more than one of each kind, and at most [`UNSUBSCRIBES`].
     const fn is_own(&self) -> bool {
         match self {
             Purpose::Discover
@@ -64,12 +62,11 @@ impl Purpose {
             | Purpose::LateDiscover
             | Purpose::Page(_)
             | Purpose::Probe
-            | Purpose::Revive => true,
-            Purpose::Call(_)
-            | Purpose::Listen
-            | Purpose::SetLevel(_)
-            | Purpose::Subscribe(_)
-            | Purpose::Unsubscribe => false,
+            | Purpose::Revive
+            | Purpose::Unsubscribe => true,
+            Purpose::Call(_) | Purpose::Listen | Purpose::SetLevel(_) | Purpose::Subscribe(_) => {
+                false
+            }
         }
     }
 
@@ -86,7 +83,6 @@ impl Pending {
             open: AscendingMap::new(),
             own: AscendingMap::new(),
             setup: AscendingMap::new(),
-            unsubscribes: AscendingMap::new(),
         }
     }
 
@@ -102,16 +98,23 @@ impl Pending {
     }
 
     fn add_to_index(&mut self, wire: u64, purpose: &Purpose) {
+        if *purpose == Purpose::Unsubscribe {
+            self.make_room_for_unsubscribe();
+        }
         if purpose.is_own() {
             self.own.add(wire, ());
         } else if purpose.is_setup() {
             self.setup.add(wire, ());
-        } else if matches!(purpose, Purpose::Unsubscribe) {
-            self.unsubscribes.add(wire, ());
-            let oldest = self.unsubscribes.keys().next();
-            if let Some(oldest) = oldest.filter(|_| self.unsubscribes.len() > UNSUBSCRIBES) {
-                self.close(oldest);
-            }
+        }
+    }
+
+    /// Closes the oldest `resources/unsubscribe` if as many are open as may be. These requests have no time limit.
+    fn make_room_for_unsubscribe(&mut self) {
+        let is_one = |wire: &u64| self.open.get(*wire) == Some(&Purpose::Unsubscribe);
+        let mut all = self.own.keys().filter(is_one);
+        let oldest = all.next();
+        if let Some(oldest) = oldest.filter(|_| all.count() + 1 >= UNSUBSCRIBES) {
+            self.close(oldest);
         }
     }
 
@@ -161,8 +164,6 @@ impl Pending {
             self.own.discard(wire);
         } else if purpose.is_setup() {
             self.setup.discard(wire);
-        } else if matches!(purpose, Purpose::Unsubscribe) {
-            self.unsubscribes.discard(wire);
         }
     }
 
@@ -184,7 +185,7 @@ impl Pending {
     /// Closes all requests but those that are wanted.
     pub(in crate::client) fn keep(&mut self, mut is_wanted: impl FnMut(&Purpose) -> bool) {
         self.open.retain(|_, purpose| is_wanted(purpose));
-        for few in [&mut self.own, &mut self.setup, &mut self.unsubscribes] {
+        for few in [&mut self.own, &mut self.setup] {
             few.retain(|wire, ()| self.open.get(wire).is_some());
         }
     }
@@ -203,7 +204,6 @@ impl Pending {
     pub(in crate::client) fn close_all(&mut self) -> AscendingMap<u64, Purpose> {
         self.own = AscendingMap::new();
         self.setup = AscendingMap::new();
-        self.unsubscribes = AscendingMap::new();
         core::mem::replace(&mut self.open, AscendingMap::new())
     }
 }
@@ -306,7 +306,7 @@ mod tests {
         );
         assert_eq!(pending.take(&id_of(wires[0])), Found::Late);
         pending.close_all();
-        assert_eq!((pending.open.len(), pending.unsubscribes.len()), (0, 0));
+        assert_eq!((pending.open.len(), pending.own.len()), (0, 0));
     }
 
     #[test]
