@@ -57,9 +57,9 @@ impl Context {
             && self.frames.bytes() < self.config.limits.queued_bytes
     }
 
-    /// Whether a call may be sent before the next message. Only then can the two be of different clients.
-    pub(super) fn yields_to_call(&self) -> bool {
-        self.frames.yields_to_call() && self.config.has_many_clients()
+    /// Whether a call is sent before the next message. Only with many clients can the two be of different ones.
+    pub(super) fn yields_to_call(&mut self) -> bool {
+        self.config.has_many_clients() && self.frames.yields_to_call()
     }
 
     /// Sends a reply of the link itself. It is dropped if the queue is full because the server does not read.

@@ -154,7 +154,7 @@ pub(super) struct SendQueue {
     bytes: usize,
     answers: usize,
     notices: usize,
-    /// Whether the last message that was sent is a notification of the application.
+    /// Whether the last message that was sent is a notification of the application. No call was sent instead of the next one yet.
     was_notice: bool,
 }
 
@@ -208,19 +208,12 @@ impl SendQueue {
         Some((frame, times))
     }
 
-    /// Whether a call may be sent before the next message: one notification was sent, and another one waits.
-    pub(super) fn yields_to_call(&self) -> bool {
-        let next_is_notice = || {
-            self.waiting
-                .front()
-                .is_some_and(|(frame, _)| frame.is_notice())
-        };
-        self.was_notice && next_is_notice()
-    }
-
-    /// Records that a call was sent.
-    pub(super) const fn passed_by_call(&mut self) {
-        self.was_notice = false;
+    /// Whether a call is sent before the next message: one notification was sent, and another one waits. The one after the call does not yield.
+    pub(super) fn yields_to_call(&mut self) -> bool {
+        let next = self.waiting.front();
+        let yields = self.was_notice && next.is_some_and(|(frame, _)| frame.is_notice());
+        self.was_notice &= !yields;
+        yields
     }
 
     pub(super) fn has_next(&self, may_send: impl Fn(&Frame) -> bool) -> bool {

@@ -214,9 +214,8 @@ impl Client {
             let (wire, call) = self.requests.send(self.cx.now, id)?;
             self.session.writer().call(buf, wire, call);
             if buf.len() - start > SHORT && !self.binding.may_send_again(&self.session) {
-                self.requests.drop_params(id);
+                self.requests.drop_params(&self.cx, id);
             }
-            self.cx.frames.passed_by_call();
             Load::Call(id)
         };
         self.cx.stats.messages_out += 1;
@@ -229,7 +228,7 @@ impl Client {
     #[inline]
     fn next_frame(&mut self) -> Option<(Frame, u32)> {
         // Most of the time.
-        if self.cx.frames.len() == 0 || self.cx.yields_to_call() && self.next_call().is_some() {
+        if self.cx.frames.len() == 0 || self.next_call().is_some() && self.cx.yields_to_call() {
             return None;
         }
         let binding = &self.binding;

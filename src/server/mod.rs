@@ -228,8 +228,11 @@ impl Server {
     /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read for
     /// up to 10 s, unless it has an ask to answer. After that it is read, because it may cancel requests or end its input.
     fn holds_requests_back(&self) -> bool {
-        let is_held = self.cx.clock.is_armed(Timer::Full) && !self.has_open_asks();
-        is_held && self.open_requests() >= self.cx.config.limits.requests
+        // In most cases one of the first two is false.
+        self.cx.config.is_relayed
+            && self.open_requests() >= self.cx.config.limits.requests
+            && self.cx.clock.is_armed(Timer::Full)
+            && !self.has_open_asks()
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.

@@ -1,6 +1,7 @@
 //! Defines the keys of sessions, queues and requests, and the origin of a message. Does not depend on message types.
 
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
 use crate::driver::StreamId;
 use crate::protocol::{Era, TraceContext};
@@ -9,28 +10,29 @@ use crate::server::requests::places::Holder;
 use crate::util::Arc;
 use crate::wire::Id;
 
-/// Identifies one legacy session. Keys are numbers from a counter and are never reused.
+/// Identifies one legacy session. Keys are numbers from a counter and are never reused. The field is the number plus one, so that an optional key is no
+/// larger than a key: requests are moved with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SessionKey(u64);
+pub(crate) struct SessionKey(NonZeroU64);
 
 impl SessionKey {
     /// The key for a byte stream, which has exactly one client, in either era.
-    pub(crate) const DUPLEX: SessionKey = SessionKey(0);
+    pub(crate) const DUPLEX: SessionKey = SessionKey(NonZeroU64::MIN);
 
     /// The greatest key. It ends a range of all keys, and no session has it.
-    pub(crate) const MAX: SessionKey = SessionKey(u64::MAX);
+    pub(crate) const MAX: SessionKey = SessionKey(NonZeroU64::MAX);
 
     /// Returns the key for the session that opens after this one.
     pub(crate) const fn next(self) -> SessionKey {
-        SessionKey(self.0 + 1)
+        SessionKey(self.0.saturating_add(1))
     }
 
     pub(crate) const fn from_number(number: u64) -> SessionKey {
-        SessionKey(number)
+        SessionKey(NonZeroU64::MIN.saturating_add(number))
     }
 
     pub(crate) const fn number(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// Returns the queue for messages that belong to no request of the session.

@@ -389,11 +389,13 @@ impl Requests {
         Some((wire, self.calls.call(id)?))
     }
 
-    /// Drops the parameters of a sent call that is never sent again.
+    /// Drops the parameters of a sent call that is never sent again, if clients share the memory that calls may take.
     #[cold]
     #[inline(never)]
-    pub(super) fn drop_params(&mut self, id: CallId) {
-        self.calls.drop_params(id);
+    pub(super) fn drop_params(&mut self, cx: &Context, id: CallId) {
+        if cx.config.has_many_clients() {
+            self.calls.drop_params(id);
+        }
     }
 
     /// Removes a call that has ended. Returns its last phase.
