@@ -22,7 +22,7 @@ pub enum Id {
     Number(i64),
     /// A string.
     Text(Box<str>),
-    /// An integer that does not fit into 64 bits, as its digits. It is never equal to a [`Number`](Id::Number).
+    /// An integer that does not fit into an `i64`, as its digits. It is never equal to a [`Number`](Id::Number).
     LongNumber(Box<str>),
 }
 
