@@ -542,13 +542,9 @@ fn reply_that_waited_for_a_replay_is_stored_when_the_replay_fails_or_its_client_
     }
 }
 
-#[test]
-fn error_that_waits_for_a_replay_at_the_drain_deadline_is_stored() {
-    let mut http = stored_http(1);
-    if let Storage::Driver(storage) = &mut http.storage {
-        storage.timeout = seconds(600);
-    }
-    let mut harness = Harness::new(http_config(http));
+/// A client resumes its stream while the store does not answer, and then the drain ends.
+fn assert_error_is_stored(config: Config, end_drain: impl FnOnce(&mut Harness)) {
+    let mut harness = Harness::new(config);
     let session = harness.open_session("2025-11-25");
     let (lost, _) = harness.send_accepted(call(&session, 1));
     let last = harness.last_event_id(lost);
@@ -556,10 +552,30 @@ fn error_that_waits_for_a_replay_at_the_drain_deadline_is_stored() {
     harness.store.holds = true;
     let waiting = harness.send(session.resume(&last));
     harness.shutdown();
-    harness.advance(seconds(5));
+    end_drain(&mut harness);
     assert_eq!(harness.status(waiting), 503);
     assert!(harness.store.held.iter().any(is_append));
     harness.finish();
+}
+
+#[test]
+fn error_that_waits_for_a_replay_at_the_drain_deadline_is_stored() {
+    let mut http = stored_http(1);
+    if let Storage::Driver(storage) = &mut http.storage {
+        storage.timeout = seconds(600);
+    }
+    assert_error_is_stored(http_config(http), |harness| harness.advance(seconds(5)));
+}
+
+/// A driver that was late reports several deadlines at once.
+#[test]
+fn error_that_waits_for_a_replay_whose_deadline_passes_with_that_of_the_drain_is_stored() {
+    let mut config = http_config(stored_http(1));
+    config.drain = seconds(6);
+    assert_error_is_stored(config, |harness| {
+        harness.sleep(seconds(10));
+        harness.advance(seconds(0));
+    });
 }
 
 #[test]
@@ -876,26 +892,6 @@ fn store_is_told_to_keep_a_session_that_is_used() {
         assert_eq!(is_touched, is_told);
         harness.store.holds = false;
     }
-    harness.finish();
-}
-
-/// A driver that was late reports several deadlines at once.
-#[test]
-fn error_that_waits_for_a_replay_whose_deadline_passes_with_that_of_the_drain_is_stored() {
-    let mut config = http_config(stored_http(1));
-    config.drain = seconds(6);
-    let mut harness = Harness::new(config);
-    let session = harness.open_session("2025-11-25");
-    let (lost, _) = harness.send_accepted(call(&session, 1));
-    let last = harness.last_event_id(lost);
-    harness.disconnect(lost);
-    harness.store.holds = true;
-    let waiting = harness.send(session.resume(&last));
-    harness.shutdown();
-    harness.sleep(seconds(10));
-    harness.advance(seconds(0));
-    assert_eq!(harness.status(waiting), 503);
-    assert!(harness.store.held.iter().any(is_append));
     harness.finish();
 }
 
