@@ -55,7 +55,6 @@ const STEPS: &[Step] = &[
     ("what the work of a link costs", bench::check),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
-    ("packages install", package::check),
 ];
 
 /// Checks that take too long for every change, because they compile much that nothing else needs, or that find least beyond the others.
@@ -74,6 +73,7 @@ const LONG_STEPS: &[Step] = &[
     ("that no step grows", growth::check),
     ("packages by themselves", check_packages_alone),
     ("documentation of the tools", pages::check_all),
+    ("packages install", package::check),
     ("examples", || {
         cargo("build --workspace --all-features --examples")
     }),
