@@ -57,7 +57,7 @@ impl Context {
             && self.frames.bytes() < self.config.limits.queued_bytes
     }
 
-    /// Whether a call is sent before the next message. Only with many clients can the two be of different ones.
+    /// Whether the next message yields to a call. A single client's messages keep their order, so they never yield.
     pub(super) fn yields_to_call(&mut self) -> bool {
         self.config.has_many_clients() && self.frames.yields_to_call()
     }

@@ -13,8 +13,8 @@ use crate::protocol::{LogLevel, Version};
 use crate::util::queue::add;
 use crate::wire::{ErrorObject, Id};
 
-/// The most bytes of the reason of a relay's client, and of its `_meta`: 4 KiB, longer than any reason in use. A thousand cancellations may wait.
-const WORDS: usize = 4 << 10;
+/// The most bytes of the reason of a relay's client, and of its `_meta`. No reason in use is as long, and a thousand cancellations may wait.
+const MAX_PART_BYTES: usize = 4 << 10;
 
 /// The reason and `_meta` of a cancellation.
 #[derive(Debug, Default)]
@@ -32,18 +32,20 @@ impl Withdrawal {
         }
     }
 
-    /// The words of a relay's client, cut to a length at which many of them can wait.
+    /// The reason and `_meta` that a relay's client gave. A long reason is cut, and a long `_meta` is left out, so that many cancellations can wait.
     pub(crate) fn of_client(reason: Option<Box<str>>, meta: Option<Payload>) -> Withdrawal {
         let cut = |reason: Box<str>| {
-            if reason.len() <= WORDS {
+            if reason.len() <= MAX_PART_BYTES {
                 return reason;
             }
-            let end = (0..=WORDS).rev().find(|end| reason.is_char_boundary(*end));
+            let end = (0..=MAX_PART_BYTES)
+                .rev()
+                .find(|end| reason.is_char_boundary(*end));
             reason[..end.unwrap_or(0)].into()
         };
         Withdrawal {
             reason: reason.map(cut),
-            meta: meta.filter(|meta| meta.as_str().len() <= WORDS),
+            meta: meta.filter(|meta| meta.as_str().len() <= MAX_PART_BYTES),
         }
     }
 }
@@ -154,7 +156,7 @@ pub(super) struct SendQueue {
     bytes: usize,
     answers: usize,
     notices: usize,
-    /// Whether the last message that was sent is a notification of the application. No call was sent instead of the next one yet.
+    /// Whether the last message that left the queue is a notification, and the next one has not yielded to a call yet.
     was_notice: bool,
 }
 
@@ -208,7 +210,7 @@ impl SendQueue {
         Some((frame, times))
     }
 
-    /// Whether a call is sent before the next message: one notification was sent, and another one waits. The one after the call does not yield.
+    /// Whether the next message yields to a call, because it is a notification and follows one. Each yields once.
     pub(super) fn yields_to_call(&mut self) -> bool {
         let next = self.waiting.front();
         let yields = self.was_notice && next.is_some_and(|(frame, _)| frame.is_notice());

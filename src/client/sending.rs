@@ -227,7 +227,7 @@ impl Client {
     /// until all are written.
     #[inline]
     fn next_frame(&mut self) -> Option<(Frame, u32)> {
-        // Most of the time.
+        // Usually, only calls wait.
         if self.cx.frames.len() == 0 || self.next_call().is_some() && self.cx.yields_to_call() {
             return None;
         }

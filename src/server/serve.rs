@@ -521,8 +521,8 @@ impl Server {
         }
     }
 
-    /// Goes on with what waited for the driver's store. This comes before anything that ends exchanges: of those that wait no longer, the
-    /// look-ups are forgotten.
+    /// Goes on with what waited for the driver's store. A caller that ends exchanges calls this first: the look-ups of an ended exchange are
+    /// forgotten, and with them what they found.
     pub(super) fn serve_ready(&mut self) {
         while self.binding.has_ready() {
             match self.binding.next_ready(&mut self.cx) {
