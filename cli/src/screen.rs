@@ -107,12 +107,12 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Returns how many lines fit on the terminal.
+    /// The height of the terminal in lines. `draw` uses one line less.
     pub(crate) const fn height(&self) -> usize {
         self.size.1
     }
 
-    /// The number of characters that fit in a line.
+    /// The width of the terminal in columns. `draw` uses one column less.
     pub(crate) const fn width(&self) -> usize {
         self.size.0
     }

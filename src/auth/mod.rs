@@ -486,7 +486,11 @@ impl Authorizer {
         }
         match self.state {
             State::Saving if self.store.is_save_due => self.write_record(),
-            State::Loading | State::Storing | State::Saving | State::Leaving | State::Deleting => {
+            State::Loading
+            | State::Storing
+            | State::Saving
+            | State::SigningOut
+            | State::Deleting => {
                 // Other processes wait for the lock meanwhile. No other answer is awaited either.
                 self.store.failed_saves = MAX_SAVE_RETRIES;
                 self.store.saves = 0;
@@ -512,7 +516,7 @@ impl Authorizer {
         }
     }
 
-    /// Lets go of everything that the present step holds: the exchange, the locks, the redirect.
+    /// Aborts the exchange of the present step, closes the redirect and releases the locks.
     fn release(&mut self) {
         self.exchanges.token_nonces = 0;
         if let Some((exchange, _)) = self.exchanges.pending.take() {
@@ -542,7 +546,7 @@ impl Authorizer {
             .extend(key.map(|key| Output::Unlock { key, lock }));
     }
 
-    /// Goes to rest: signed in if there are tokens, else signed out. Keeps only the nonces of the server and of the authorization server in use.
+    /// Ends what was under way: the state is `SignedIn` if there are tokens, else `SignedOut`. Keeps only the nonces of the server and of the authorization server in use.
     fn settle(&mut self) {
         let server = self.config.server.origin();
         let held = self.held.as_ref();

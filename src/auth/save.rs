@@ -235,7 +235,7 @@ impl Authorizer {
                 | State::Locking
                 | State::Storing
                 | State::Saving
-                | State::Leaving
+                | State::SigningOut
                 | State::Deleting
         );
         self.store.saves = self.store.saves.saturating_sub(1);
@@ -263,7 +263,7 @@ impl Authorizer {
             // The refused tokens stay where they are.
             State::Saving if self.store.is_compared => self.save_ended(),
             State::Saving => self.save_failed(),
-            State::Leaving => self.delete_under_lock(None),
+            State::SigningOut => self.delete_under_lock(None),
             State::Deleting => {
                 self.store.is_delete_refused = true;
                 if self.store.saves == 0 {

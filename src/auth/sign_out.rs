@@ -1,4 +1,4 @@
-//! A sign-out: the tokens are deleted from the store, and revoked where the authorization server can do that.
+//! A sign-out: the tokens are deleted from the store, and revoked if the authorization server allows it.
 
 use super::Authorizer;
 use super::client::{authenticate, form_fields};
@@ -12,13 +12,13 @@ use super::table::{Cue, State};
 use crate::http::Verb;
 
 impl Authorizer {
-    /// Deletes the tokens, here and in the store, and revokes them. [`Event::SignedOut`] follows. Call it when the store has been read: the
-    /// state is no longer [`State::Loading`].
+    /// Deletes the tokens in memory and in the store, and revokes them if the authorization server allows it. [`Event::SignedOut`] says what
+    /// succeeded. Call it when the store has been read: the state is no longer [`State::Loading`].
     pub fn sign_out(&mut self, now: Now) {
         self.now = now;
         if matches!(
             self.state,
-            State::Leaving | State::Deleting | State::Revoking
+            State::SigningOut | State::Deleting | State::Revoking
         ) {
             return;
         }

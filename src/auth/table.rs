@@ -48,7 +48,7 @@ pub enum State {
     /// It saves the record.
     Saving,
     /// It waits for the lock of the record, to delete the tokens.
-    Leaving,
+    SigningOut,
     /// It deletes the record.
     Deleting,
     /// It revokes the tokens.
@@ -137,16 +137,16 @@ impl State {
 
     /// Whether a sign-out is under way.
     const fn is_signing_out(self) -> bool {
-        matches!(self, State::Leaving | State::Deleting | State::Revoking)
+        matches!(self, State::SigningOut | State::Deleting | State::Revoking)
     }
 
     /// Returns the next state, or `None` if the cue does not apply.
     #[must_use]
     pub const fn next(self, cue: Cue) -> Option<State> {
         use State::{
-            Asking, Deleting, Exchanging, Issuer, Leaving, Loading, Locking, Polling, Preparing,
-            Proving, Queueing, Redeeming, Refreshing, Registering, Resource, Revoking, Saving,
-            SignedIn, SignedOut, Starting, Storing,
+            Asking, Deleting, Exchanging, Issuer, Loading, Locking, Polling, Preparing, Proving,
+            Queueing, Redeeming, Refreshing, Registering, Resource, Revoking, Saving, SignedIn,
+            SignedOut, SigningOut, Starting, Storing,
         };
         Some(match (self, cue) {
             (SignedOut | SignedIn, Cue::Reload) => Loading,
@@ -171,8 +171,8 @@ impl State {
             (Preparing | Registering | Asking | Proving | Exchanging, Cue::Redeem) => Redeeming,
             (Polling | Redeeming, Cue::Tokens) => Storing,
             (Storing | Refreshing, Cue::Save) => Saving,
-            (_, Cue::SignOut) if !self.is_signing_out() => Leaving,
-            (Leaving, Cue::Delete) => Deleting,
+            (_, Cue::SignOut) if !self.is_signing_out() => SigningOut,
+            (SigningOut, Cue::Delete) => Deleting,
             (Deleting, Cue::Revoke) => Revoking,
             // Any step can fail. Then the tokens that there are stay in use.
             (_, Cue::Usable) => SignedIn,
@@ -201,7 +201,7 @@ impl fmt::Display for State {
             State::Exchanging => "asking the identity provider",
             State::Redeeming => "asking for a token",
             State::Storing | State::Saving => "storing the tokens",
-            State::Leaving | State::Deleting => "deleting the tokens",
+            State::SigningOut | State::Deleting => "deleting the tokens",
             State::Revoking => "revoking the tokens",
         })
     }
@@ -234,7 +234,7 @@ mod tests {
         State::Redeeming,
         State::Storing,
         State::Saving,
-        State::Leaving,
+        State::SigningOut,
         State::Deleting,
         State::Revoking,
     ];
@@ -273,7 +273,7 @@ mod tests {
         }
         lines.push(format!("{:<12} {:<14} SignedIn", "any", "Usable"));
         lines.push(format!("{:<12} {:<14} SignedOut", "any", "Nothing"));
-        lines.push(format!("{:<12} {:<14} Leaving", "any other", "SignOut"));
+        lines.push(format!("{:<12} {:<14} SigningOut", "any other", "SignOut"));
         let drawn: Vec<&str> = include_str!("table.txt").lines().collect();
         assert_eq!(drawn, lines, "\n{}\n", lines.join("\n"));
     }
@@ -283,14 +283,14 @@ mod tests {
         for state in STATES {
             assert_eq!(state.next(Cue::Usable), Some(State::SignedIn));
             assert_eq!(state.next(Cue::Nothing), Some(State::SignedOut));
-            let leaves = state.next(Cue::SignOut) == Some(State::Leaving);
+            let leaves = state.next(Cue::SignOut) == Some(State::SigningOut);
             assert_eq!(leaves, !state.is_signing_out(), "{state:?}");
         }
     }
 
     #[test]
     fn a_sign_out_does_not_begin_again_while_one_is_under_way() {
-        for state in [State::Leaving, State::Deleting, State::Revoking] {
+        for state in [State::SigningOut, State::Deleting, State::Revoking] {
             assert_eq!(state.next(Cue::SignOut), None, "{state:?}");
         }
     }

@@ -82,7 +82,7 @@ impl Authorizer {
             State::Queueing => self.turn_came(stored),
             State::Locking => self.renew_under_lock(stored),
             State::Storing => self.store_tokens(),
-            State::Leaving => self.delete_under_lock(stored),
+            State::SigningOut => self.delete_under_lock(stored),
             _ => {}
         }
     }

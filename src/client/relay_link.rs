@@ -158,9 +158,9 @@ impl RelayLink {
         self.0.requests.unsent_bytes(&self.0.cx)
     }
 
-    /// Whether there is no room for a call of `bytes`, and long calls that wait can make room.
-    pub(crate) fn has_room_to_make(&self, bytes: usize) -> bool {
-        self.0.requests.has_room_to_make(&self.0.cx, bytes)
+    /// Whether a call of `bytes` fits only after long calls that wait were cancelled.
+    pub(crate) fn can_make_room(&self, bytes: usize) -> bool {
+        self.0.requests.can_make_room(&self.0.cx, bytes)
     }
 
     /// The long calls that wait and were never sent, with their sizes: the longest last, and the newest last among those of a size class (a

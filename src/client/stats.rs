@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duration_is_counted_in_the_bucket_below_its_bound() {
+    fn duration_is_counted_in_the_first_bucket_with_a_greater_bound() {
         for (nanos, bucket) in [
             (0, 0),
             (255_999, 0),

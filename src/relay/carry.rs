@@ -97,7 +97,7 @@ impl Relay {
         let params = request.params;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         let bytes = request.method.len() + bytes + behalf.bytes();
-        while self.back.has_room_to_make(bytes) {
+        while self.back.can_make_room(bytes) {
             let waiting = self.back.long_waiting();
             let Some(longer) = self.carried.to_give_up(&carried.caller, bytes, waiting) else {
                 break;

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use everlink::auth::{Event, Refusal, ResourceParameter, State};
+use everlink::Instant;
+use everlink::auth::{
+    Authorizer, Config, Endpoints, Event, Input, KnownClient, Now, Output, Refusal,
+    ResourceParameter, State,
+};
+use everlink::http::{Fields, Url};
 use serde_json::json;
 
 use crate::support::*;
@@ -250,8 +255,7 @@ fn issuer_of_the_answer_must_be_the_recorded_one_letter_by_letter() {
 fn error_of_another_issuer_is_neither_shown_nor_acted_on() {
     let web = web_with(json!({"client_id_metadata_document_supported": true}));
     let mut process = Process::start(web, |config| {
-        config.client.document =
-            everlink::http::Url::parse("https://client.example/metadata.json").ok();
+        config.client.document = Url::parse("https://client.example/metadata.json").ok();
     });
     process.unauthorized();
     process.redirect(
@@ -301,7 +305,7 @@ fn answer_after_the_end_of_a_sign_in_is_dropped() {
 /// A driver that forgets PKCE or the state must not weaken the sign-in.
 #[test]
 fn sign_in_without_a_state_or_a_verifier_does_not_begin() {
-    use everlink::auth::{Input, Prepared, Secret};
+    use everlink::auth::{Prepared, Secret};
     let full = || Prepared {
         redirect_uri: "http://127.0.0.1:1/".into(),
         state: Some(Secret::new("s")),
@@ -361,4 +365,40 @@ fn redirect_with_the_characters_of_the_state_in_another_order_is_ignored() {
     }
     process.redirect("?code=c&state=state-1");
     assert_eq!(process.auth.state(), State::SignedIn);
+}
+
+#[test]
+fn cancel_while_the_sign_in_is_prepared_closes_the_redirect() {
+    let mut config = Config::new(Url::parse(SERVER).unwrap(), "test");
+    config.client.known = Some(KnownClient {
+        id: "known".into(),
+        secret: None,
+        method: None,
+        issuer: None,
+    });
+    config.endpoints = Some(Box::new(Endpoints {
+        issuer: Some(ISSUER.into()),
+        authorization: Some(Url::parse("https://as.example/authorize").unwrap()),
+        token: Url::parse(TOKEN).unwrap(),
+        device: None,
+        revocation: None,
+    }));
+    let now = Now {
+        at: Instant::ZERO,
+        unix: START,
+    };
+    let mut auth = Authorizer::new(config, now);
+    auth.handle(now, Input::Loaded { record: None });
+    auth.challenge(now, 401, &Fields::new(), None);
+    auth.handle(now, Input::Locked { record: None });
+    assert_eq!(auth.state(), State::Preparing);
+    while auth.poll_output().is_some() {}
+    auth.cancel(now);
+    let outputs: Vec<Output> = std::iter::from_fn(|| auth.poll_output()).collect();
+    let has_closed = outputs
+        .iter()
+        .any(|output| matches!(output, Output::CloseRedirect));
+    assert!(has_closed, "{outputs:?}");
+    let refused = Event::Refused(Refusal::Cancelled);
+    assert!(matches!(outputs.last(), Some(Output::Event(event)) if *event == refused));
 }

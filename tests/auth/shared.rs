@@ -4,14 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use everlink::Instant;
-use everlink::auth::{
-    Authorizer, Config, Endpoints, Event, Input, KnownClient, Now, Output, Refusal, State,
-};
-use everlink::http::{Fields, Url};
+use everlink::auth::{Event, State};
 use serde_json::json;
 
-use crate::support::{Answer, ISSUER, Process, SERVER, START, counted_tokens, tokens, usual_web};
+use crate::support::{Answer, Process, START, counted_tokens, tokens, usual_web};
 
 const TOKEN: &str = "https://as.example/token";
 
@@ -221,42 +217,6 @@ fn a_person_who_refused_is_asked_again_after_ten_minutes_of_calls() {
     process.pass(Duration::from_secs(61));
     process.unauthorized();
     assert_eq!(process.visits.len(), 2);
-}
-
-#[test]
-fn a_sign_in_that_is_given_up_while_it_is_prepared_closes_the_redirect() {
-    let mut config = Config::new(Url::parse(SERVER).unwrap(), "test");
-    config.client.known = Some(KnownClient {
-        id: "known".into(),
-        secret: None,
-        method: None,
-        issuer: None,
-    });
-    config.endpoints = Some(Box::new(Endpoints {
-        issuer: Some(ISSUER.into()),
-        authorization: Some(Url::parse("https://as.example/authorize").unwrap()),
-        token: Url::parse(TOKEN).unwrap(),
-        device: None,
-        revocation: None,
-    }));
-    let now = Now {
-        at: Instant::ZERO,
-        unix: START,
-    };
-    let mut auth = Authorizer::new(config, now);
-    auth.handle(now, Input::Loaded { record: None });
-    auth.challenge(now, 401, &Fields::new(), None);
-    auth.handle(now, Input::Locked { record: None });
-    assert_eq!(auth.state(), State::Preparing);
-    while auth.poll_output().is_some() {}
-    auth.cancel(now);
-    let outputs: Vec<Output> = std::iter::from_fn(|| auth.poll_output()).collect();
-    let has_closed = outputs
-        .iter()
-        .any(|output| matches!(output, Output::CloseRedirect));
-    assert!(has_closed, "{outputs:?}");
-    let refused = Event::Refused(Refusal::Cancelled);
-    assert!(matches!(outputs.last(), Some(Output::Event(event)) if *event == refused));
 }
 
 #[test]

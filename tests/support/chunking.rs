@@ -1,6 +1,6 @@
-//! Cuts the bytes that a server writes into reads. Depends on no message format.
+//! Cuts the bytes that a peer writes into the reads of the driver. Depends on no message format.
 
-/// A way to cut the bytes that a server writes into the reads of the driver.
+/// A way to cut the bytes that a peer writes into the reads of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunking {
     /// One read per write.

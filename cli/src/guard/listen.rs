@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::log::Remark;
+use super::log::LogLine;
 use super::store::{self, SessionStore};
 
 use crate::recording::EndpointSetup;
@@ -156,7 +156,7 @@ impl HostListener {
     }
 
     /// Logs when the store of sessions stops to answer, and when it answers again.
-    pub(super) fn log_outages(&self, remarks: &UnboundedSender<Remark>) {
+    pub(super) fn log_outages(&self, remarks: &UnboundedSender<LogLine>) {
         if let Some((address, problem)) = self.store_problem.clone() {
             tokio::spawn(store::log_outages(address, problem, remarks.clone()));
         }

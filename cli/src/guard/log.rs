@@ -68,9 +68,9 @@ impl Notice {
     }
 }
 
-/// What a part of the guard has to say.
+/// A line for the log from a part of the guard. Events of the relay come another way.
 #[derive(Debug)]
-pub(super) enum Remark {
+pub(super) enum LogLine {
     Info(String),
     Warning(String),
 }
@@ -96,7 +96,7 @@ impl WriterThread {
 pub(super) fn start(
     format: LogFormat,
     notices: Vec<Notice>,
-    sources: (Events<Event>, UnboundedReceiver<Remark>),
+    sources: (Events<Event>, UnboundedReceiver<LogLine>),
     is_process: bool,
     stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
     retries: Option<u32>,
@@ -193,7 +193,11 @@ impl EventLog {
     }
 
     /// Logs events and remarks until both have ended.
-    async fn log_all(&mut self, mut events: Events<Event>, mut remarks: UnboundedReceiver<Remark>) {
+    async fn log_all(
+        &mut self,
+        mut events: Events<Event>,
+        mut remarks: UnboundedReceiver<LogLine>,
+    ) {
         let backlog = self
             .stderr_printer
             .as_ref()
@@ -209,7 +213,7 @@ impl EventLog {
                 biased;
                 Some(chunk) = chunk => {
                     self.show(chunk);
-                    // A server that never stops writing must not keep the log from its own lines.
+                    // The selection is biased, so a server that never stops writing would keep the other lines from the log.
                     if let Ok(remark) = remarks.try_recv() {
                         self.log_remark(remark);
                     }
@@ -232,7 +236,7 @@ impl EventLog {
                 None => break,
             }
         }
-        // The server has ended, so this does, too.
+        // The server has ended and writes nothing more, so this loop ends.
         while let Some(chunk) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
             self.show(chunk);
         }
@@ -242,11 +246,11 @@ impl EventLog {
         }
     }
 
-    fn log_remark(&mut self, remark: Remark) {
+    fn log_remark(&mut self, remark: LogLine) {
         self.end_line();
         let (key, severity, text) = match remark {
-            Remark::Info(text) => ("event", Severity::Neutral, text),
-            Remark::Warning(text) => ("warning", Severity::Problem, text),
+            LogLine::Info(text) => ("event", Severity::Neutral, text),
+            LogLine::Warning(text) => ("warning", Severity::Problem, text),
         };
         let now = Instant::from_origin(self.started.elapsed());
         match self.format {

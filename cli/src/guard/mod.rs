@@ -32,7 +32,7 @@ use crate::stderr_copy::{Backlog, ServerStderr};
 use crate::{Failure, ShutdownSignals, usage_error};
 
 use listen::HostListener;
-use log::{Notice, Remark, WriterThread};
+use log::{LogLine, Notice, WriterThread};
 use offer_cache::OfferCache;
 use otlp::Otlp;
 use status::StatusServer;
@@ -151,7 +151,7 @@ async fn start_relay(
     offer_cache: Option<&OfferCache>,
     stderr_backlog: Option<Arc<Backlog>>,
     sign_in: &SignIn,
-    remarks: &UnboundedSender<Remark>,
+    remarks: &UnboundedSender<LogLine>,
 ) -> Result<(everlink_tokio::Guard, Option<HostListener>), Failure> {
     let role = |endpoint| Role::Guard {
         endpoint,
@@ -167,7 +167,7 @@ async fn start_relay(
     // The name of the recording must be known, even without a log.
     let log_notice = |notice| match args.log {
         LogFormat::Off => warn_in_time(notice),
-        LogFormat::Json | LogFormat::Text => drop(remarks.send(Remark::Info(notice))),
+        LogFormat::Json | LogFormat::Text => drop(remarks.send(LogLine::Info(notice))),
     };
     if args.listen != STDIO {
         let shared = store.as_ref().map(SessionStore::settings);
@@ -262,7 +262,7 @@ impl ServerStderrCopy {
 async fn store_offers(
     offer_cache: OfferCache,
     mut events: Events<Event>,
-    remarks: UnboundedSender<Remark>,
+    remarks: UnboundedSender<LogLine>,
 ) {
     let complaint = Arc::new(Once::new());
     while let Some(event) = events.recv().await {
@@ -275,7 +275,7 @@ async fn store_offers(
                     let remark = format!(
                         "--remember: what the server offers cannot be stored in {path}: {error}; the guard goes on without it, and the next host waits while the server starts; --remember names another directory, or is off"
                     );
-                    complaint.call_once(|| drop(remarks.send(Remark::Warning(remark))));
+                    complaint.call_once(|| drop(remarks.send(LogLine::Warning(remark))));
                 }
             });
         }

@@ -5,7 +5,7 @@ use everlink_redis::RedisStore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-use super::log::Remark;
+use super::log::LogLine;
 use crate::args::Guard;
 use crate::{Failure, usage_error};
 
@@ -91,7 +91,7 @@ fn parse_keys(text: &str) -> Result<Vec<[u8; 16]>, String> {
 pub(super) async fn log_outages(
     address: String,
     mut problem: watch::Receiver<Option<String>>,
-    remarks: UnboundedSender<Remark>,
+    remarks: UnboundedSender<LogLine>,
 ) {
     let mut was_away = false;
     while problem.changed().await.is_ok() {
@@ -102,10 +102,10 @@ pub(super) async fn log_outages(
             continue;
         }
         let remark = match why {
-            Some(why) => Remark::Warning(format!(
+            Some(why) => LogLine::Warning(format!(
                 "--store: Redis at {address} does not answer: {why}; sessions of this guard go on for a few seconds, then requests get HTTP status 503 until it answers; the guard keeps trying"
             )),
-            None => Remark::Info(format!("--store: Redis at {address} answers again")),
+            None => LogLine::Info(format!("--store: Redis at {address} answers again")),
         };
         let _ = remarks.send(remark);
     }
@@ -144,7 +144,7 @@ mod tests {
         }
         drop(sender);
         logging.await.expect("it ends with the store");
-        let [Remark::Warning(begin), Remark::Info(end)] = &seen[..] else {
+        let [LogLine::Warning(begin), LogLine::Info(end)] = &seen[..] else {
             panic!("{seen:?}");
         };
         assert!(begin.contains("redis:1 does not answer: refused"));

@@ -330,7 +330,7 @@ pub(super) fn list_by_name(name: &str) -> Option<List> {
         .find(|list| format!("{list:?}") == name)
 }
 
-/// Builds the watch that a line of the kind `watch` describes.
+/// Builds the [`Watch`] of a recorded `watch` command.
 pub(super) fn watch(lists: [bool; 3], uris: Vec<String>, logs: Option<&str>) -> Watch {
     let mut watch = Watch::none();
     [watch.tools, watch.prompts, watch.resources] = lists;

@@ -91,11 +91,13 @@ impl Simulation for AuthSimulation {
             ("Refreshing", "SignIn", _) => {
                 Some("the server refuses a renewal only because of the token or the client")
             }
-            ("Leaving" | "Deleting" | "Revoking", "SignOut", _) => Some("it is signed out already"),
-            ("Leaving" | "Deleting" | "Revoking", "Usable", _) => {
+            ("SigningOut" | "Deleting" | "Revoking", "SignOut", _) => {
+                Some("it is signed out already")
+            }
+            ("SigningOut" | "Deleting" | "Revoking", "Usable", _) => {
                 Some("a sign-out leaves no tokens")
             }
-            ("Leaving", "Nothing", _) => Some("a sign-out without tokens ends at once"),
+            ("SigningOut", "Nothing", _) => Some("a sign-out without tokens ends at once"),
             ("SignedIn", "Nothing", _) | ("SignedOut", "Usable", _) => {
                 Some("the store or an exchange changes that, each of which has a state")
             }

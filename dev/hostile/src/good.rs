@@ -122,10 +122,10 @@ impl Host {
     }
 }
 
-/// The number of attempts of a new host.
+/// The maximum number of attempts of a new host.
 const ATTEMPTS: usize = 3;
 
-/// A host that connects now and calls once. It retries a connection that is closed before it was used.
+/// A host that connects now and makes one call. It retries any failure, up to [`ATTEMPTS`] attempts. The duration includes all attempts.
 pub(crate) fn newcomer(address: SocketAddr) -> Calls {
     let mut calls = Calls::default();
     let start = Instant::now();

@@ -52,7 +52,7 @@ script_enum! {
 }
 
 script_enum! {
-    /// The timeouts of the client.
+    /// The timeouts of the client and the relay.
     pub enum Pace {
         /// Short timeouts.
         Brisk = "brisk",

@@ -369,7 +369,7 @@ impl Calls {
         self.queue.first()
     }
 
-    /// The first queued call that changes no setting, or one that may be changed now.
+    /// The first queued call that changes no setting, or whose setting `may_change` allows to change now.
     pub(in crate::client) fn first_waiting_for(
         &self,
         may_change: impl Fn(&str) -> bool,

@@ -352,8 +352,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Whether there is no room for a call of `bytes`, and long calls that wait can make room.
-    pub(super) fn has_room_to_make(&self, cx: &Context, bytes: usize) -> bool {
+    /// Whether a call of `bytes` fits only after long calls that wait were cancelled.
+    pub(super) fn can_make_room(&self, cx: &Context, bytes: usize) -> bool {
         if !self.calls.has_long_waiting() || self.check_room(cx, bytes).is_ok() {
             return false;
         }
@@ -364,7 +364,7 @@ impl Requests {
         bytes <= SHORT || sent == 0 || sent + bytes <= cx.config.limits.queued_bytes
     }
 
-    /// The call to send next. While draining, only calls that continue with answers for their server.
+    /// The call to send next. While draining, only calls that carry the input that their server asked for.
     pub(super) fn next_to_send(&self, cx: &Context, is_draining: bool) -> Option<CallId> {
         if self.calls.in_flight() >= cx.config.limits.calls_in_flight {
             return None;
@@ -376,13 +376,13 @@ impl Requests {
         }
     }
 
-    /// The first queued call that changes no setting, or one that may be changed now.
+    /// The first queued call that may be sent now: one that changes no setting, or whose setting no unanswered call changes.
     #[cold]
     pub(super) fn next_to_send_if(&self, may_change: impl Fn(&str) -> bool) -> Option<CallId> {
         self.calls.first_waiting_for(may_change)
     }
 
-    /// Records that a call is handed to the driver. Returns its wire id and itself.
+    /// Records that a call is handed to the driver. Returns its wire id and the call.
     pub(super) fn send(&mut self, now: Instant, id: CallId) -> Option<(u64, &Call)> {
         let wire = self.pending.issue(Purpose::Call(id));
         self.calls.sent(id, wire, now);

@@ -17,7 +17,7 @@ pub(super) struct Queue {
     /// Those that were sent before, and now carry the answers that their server wanted.
     continuing: BTreeSet<CallId>,
     bytes: usize,
-    /// The bytes of all calls that are longer than [`SHORT`], in each phase.
+    /// The bytes of all calls that are longer than [`SHORT`], whatever their phase.
     long_bytes: usize,
     in_flight: usize,
 }
@@ -34,7 +34,7 @@ impl Queue {
         }
     }
 
-    /// Records the phase that a call has come to.
+    /// Records the phase that a call has entered.
     pub(super) fn enter(&mut self, id: CallId, call: &mut Call) {
         match call.phase {
             Phase::Waiting => {
@@ -121,7 +121,7 @@ impl Queue {
         self.bytes
     }
 
-    /// The bytes of all long calls, in each phase.
+    /// The bytes of all long calls, whatever their phase.
     pub(super) const fn long_bytes(&self) -> usize {
         self.long_bytes
     }

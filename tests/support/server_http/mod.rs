@@ -22,8 +22,8 @@
 //! The driver carries out every output in order and sleeps exactly until `poll_timeout`. A late deadline or a spinning server is therefore a failed
 //! test. With every output the driver checks the rules of exchanges:
 //!
-//! - An exchange has one `Response`, then `Write`s, then one `Finish` (none after a whole response) or an `Abort`.
-//! - Only an `Abort` of unread output may follow. A client that is gone receives nothing.
+//! - An exchange has at most one `Response`. A whole response ends the exchange. After a head, `Write`s follow, and one `Finish` or `Abort`.
+//! - After its end, only an `Abort` of unread output may follow. A client that is gone receives nothing.
 //! - Each request is answered at most once, on its own exchange or on a stream that resumes it.
 //! - A modern stream carries no request of the server.
 //!
@@ -110,7 +110,7 @@ pub(crate) struct Harness {
     events: Vec<(Instant, Event)>,
     /// The requests that the application received, and whether each was cancelled.
     requests: BTreeMap<RequestId, bool>,
-    /// Whether the application hangs up on the client of each request as soon as it arrives.
+    /// Whether the application calls `Server::hang_up` for each request as soon as it arrives.
     pub(crate) hangs_up_on_arrival: bool,
     /// The store of the driver.
     pub(crate) store: Store,

@@ -291,7 +291,7 @@ impl Harness {
         self.send_all(&[message]);
     }
 
-    /// Sends several messages; with joined reads, in one read.
+    /// Sends several messages; with `Chunking::Joined`, in one read.
     pub(crate) fn send_all(&mut self, messages: &[Value]) {
         let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -303,7 +303,7 @@ impl Harness {
         self.send_lines(&[line]);
     }
 
-    /// Sends several lines; with joined reads, in one read.
+    /// Sends several lines; with `Chunking::Joined`, in one read.
     pub(crate) fn send_lines(&mut self, lines: &[&str]) {
         if self.chunking == Chunking::Joined {
             self.send_bytes(format!("{}\n", lines.join("\n")).as_bytes());

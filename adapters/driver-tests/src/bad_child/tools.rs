@@ -1,4 +1,4 @@
-//! The tools of the server: harmless ones, and tools that kill it, stop it or end its reading in the middle of a call.
+//! The tools of the server: harmless ones, and tools that end the process, stop it with SIGSTOP, or make it stop reading.
 
 use std::fs::File;
 use std::io::{Write, stderr};
@@ -42,7 +42,7 @@ pub(super) struct Call {
     /// The token for progress notifications.
     token: Value,
     is_modern: bool,
-    /// The client's answers to the questions that the first round of this call returned.
+    /// The client's answers to the questions in the first result of this call.
     answers: Value,
 }
 

@@ -1,4 +1,4 @@
-//! Checks that a shutdown ends children that ignore it.
+//! Checks the end of a link: by a shutdown, by dropping its last handle, and by the end of its runtime.
 
 use std::thread;
 
@@ -102,7 +102,8 @@ fn calls_in_flight_fail_when_the_link_shuts_down(harness: &Harness<'_>) {
     let link = harness.link(&["ignore-eof", "ignore-term"], short_grace());
     link.wait_ready();
     let calls: Vec<_> = (0..10).map(|_| link.tool("hang", json!({}))).collect();
-    link.server_pid(); // the server has read the calls before
+    // The reply to this later call proves that the server has read the calls above.
+    link.server_pid();
     link.shut_down();
     for call in calls {
         let failure = failure(call);
@@ -137,7 +138,8 @@ fn several_threads_can_wait_for_one_shutdown(harness: &Harness<'_>) {
         }
     });
     harness.expect_no_processes();
-    link.close(); // a closed link can be shut down
+    // A second shutdown completes, too.
+    link.close();
 }
 
 fn unused_link_spawns_no_child(harness: &Harness<'_>) {
@@ -160,7 +162,8 @@ fn f_104_dropping_the_runtime_fails_calls_and_kills_children(harness: &Harness<'
             let bad_child = harness.processes.bad_child(&options);
             let link = connect(bad_child, long_timeouts()).expect("a link can be opened");
             calls.push(link.tool("hang", json!({})));
-            link.server_pid(); // the server has read the call before
+            // The reply to this later call proves that the server has read the call above.
+            link.server_pid();
             links.push(link);
         }
     });

@@ -276,7 +276,7 @@ fn f_016_child_that_dies_after_each_ready_exhausts_the_budget(harness: &Harness<
 fn f_010_child_that_closed_stdin_is_replaced(harness: &Harness<'_>) {
     let link = harness.link(&["ignore-eof"], short_grace());
     let first = link.server_pid();
-    reply(link.tool("close_stdin", json!({}))); // the reply comes before the close
+    reply(link.tool("close_stdin", json!({}))); // the child replies after it has closed its standard input
     let failed = failure(link.tool("echo", json!({})));
     expect_eq("the kind of failure", &failed.kind, &FailureKind::Lost);
     expect_parts("the failure", failed, &["the other end no longer reads"]);

@@ -1,8 +1,8 @@
 //! The checks, by subject.
 //!
-//! `closing` ends children that ignore a shutdown, `deaths` has children that die, `unresponsive` children that stop reading or running,
-//! `noise` unwanted and large output, `descendants` processes that children spawn, `lifecycle` state and events, and `servers` servers of
-//! the driver as children.
+//! `closing` checks the end of a link, and `deaths` children that die. `unresponsive` checks children that stop reading or running, and `noise`
+//! unwanted or large output. `descendants` checks processes that children spawn, and `lifecycle` states and events. `servers` checks the
+//! driver's own servers, run as children.
 
 mod closing;
 mod deaths;

@@ -20,7 +20,8 @@ use everlink_driver_tests::{Driver, Kit, Outcome, Test, find_check, run_tests};
 use driver::ThreadDriver;
 use mutants::{MUTANTS, Mutant};
 
-/// How long a check waits with a mutant. A mutant that hangs costs this time; one that is merely slow would fail for the wrong reason.
+/// How long a check waits with a mutant. Each mutant that hangs costs this time, so it is short. If it were too short, a mutant that is only slow
+/// would fail for the wrong reason.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const CORRECT: ThreadDriver = ThreadDriver::new("correct", None);
@@ -50,7 +51,7 @@ fn expect_caught(kit: Kit<'_>, mutant: &Mutant, driver: &ThreadDriver) -> Result
             Ok(())
         }
         other => Err(format!(
-            "expected that {} fails with a text that has `{}`, found: {other:?}",
+            "the check {} must fail with a text that contains `{}`; its outcome: {other:?}",
             mutant.caught_by, mutant.problem
         )),
     }

@@ -24,7 +24,7 @@ impl<R: Reactor> StdioTransport<R> {
     ///
     /// # Errors
     ///
-    /// When there are no standard streams, they are already taken, or the system has no descriptor left.
+    /// When there are no standard streams, they are already taken, the system has no descriptor left, or the reactor cannot register a stream.
     pub fn take(reactor: R) -> io::Result<StdioTransport<R>> {
         standard_streams::take_with(|input, output| {
             Ok(StdioTransport {
@@ -89,21 +89,21 @@ mod tests {
     #[derive(Clone)]
     struct FullReactor;
 
-    struct Never<T>(T);
+    struct NeverReady<T>(T);
 
     impl Reactor for FullReactor {
-        type Registered<T: Descriptor> = Never<T>;
+        type Registered<T: Descriptor> = NeverReady<T>;
 
         fn register<T: Descriptor>(
             &self,
             descriptor: T,
             _: Interest,
-        ) -> Result<Never<T>, (T, io::Error)> {
+        ) -> Result<NeverReady<T>, (T, io::Error)> {
             Err((descriptor, ErrorKind::OutOfMemory.into()))
         }
     }
 
-    impl<T: Send> Registered<T> for Never<T> {
+    impl<T: Send> Registered<T> for NeverReady<T> {
         fn get_ref(&self) -> &T {
             &self.0
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_could_not_be_registered_are_not_in_use() {
+    fn streams_can_be_taken_again_after_the_reactor_refused_one() {
         for _ in 0..2 {
             let taken = StdioTransport::take(FullReactor);
             assert_eq!(

@@ -10,7 +10,7 @@ use everlink_tokio::http::HttpWeb;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::super::log::Remark;
+use super::super::log::LogLine;
 use super::settings::{self, Settings};
 use super::spans::UnixNanos;
 use super::{Envelope, FULL, SLACK, Shared, unix_time};
@@ -23,7 +23,7 @@ pub(super) struct Exporter {
     shared: Arc<Shared>,
     web: HttpWeb,
     guard: Guard,
-    remarks: UnboundedSender<Remark>,
+    remarks: UnboundedSender<LogLine>,
     started: UnixNanos,
     /// A batch that the collector did not take, and may take later.
     unsent: Option<Batch>,
@@ -50,7 +50,7 @@ impl Exporter {
         shared: Arc<Shared>,
         web: HttpWeb,
         guard: Guard,
-        remarks: UnboundedSender<Remark>,
+        remarks: UnboundedSender<LogLine>,
     ) -> Exporter {
         Exporter {
             settings,
@@ -91,7 +91,7 @@ impl Exporter {
         let dropped = state.metrics.dropped + state.span_count;
         if dropped > 0 {
             let remark = format!("--otlp: {dropped} spans were not delivered");
-            let _ = self.remarks.send(Remark::Warning(remark));
+            let _ = self.remarks.send(LogLine::Warning(remark));
         }
     }
 
@@ -173,7 +173,7 @@ impl Exporter {
             let remark = format!(
                 "--otlp: the collector at {collector} did not take telemetry: {why}; the guard goes on, and further problems are counted but not shown"
             );
-            let _ = self.remarks.send(Remark::Warning(remark));
+            let _ = self.remarks.send(LogLine::Warning(remark));
         }
     }
 }

@@ -30,16 +30,16 @@ use self::metrics::Metrics;
 use self::protobuf::Message;
 use self::settings::Settings;
 use self::spans::{Connection, ConnectionLink, Templates, UnixNanos, WallClock};
-use super::log::Remark;
+use super::log::LogLine;
 use crate::Failure;
 
 /// The size of the encoded spans at which they are sent without waiting for the interval.
 const FULL: usize = 512 << 10;
 
-/// The size of the encoded spans above which new ones are dropped.
-const MOST_BYTES: usize = 4 << 20;
+/// The size of the encoded spans at which new ones are dropped.
+const MAX_BYTES: usize = 4 << 20;
 
-/// The bytes that a full buffer has left for the spans that fill it, so that it is not moved.
+/// The capacity of the buffer beyond [`FULL`]. The spans that cross `FULL` usually fit, so that the buffer is not moved.
 const SLACK: usize = 64 << 10;
 
 /// How long the last spans and metrics may take to be sent.
@@ -55,13 +55,13 @@ pub(super) struct Otlp {
 pub(super) struct RunningExporter {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-    remarks: UnboundedSender<Remark>,
+    remarks: UnboundedSender<LogLine>,
 }
 
 /// What the observer of the relay and the exporter share.
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the exporter because many spans wait.
+    /// Wakes the exporter because the encoded spans have reached [`FULL`].
     full: Notify,
     /// Wakes the exporter because the guard has ended.
     ending: Notify,
@@ -156,7 +156,7 @@ impl Otlp {
     }
 
     /// Starts to export. `remarks` go to the log.
-    pub(super) fn start(self, guard: Guard, remarks: UnboundedSender<Remark>) -> RunningExporter {
+    pub(super) fn start(self, guard: Guard, remarks: UnboundedSender<LogLine>) -> RunningExporter {
         let shared = Arc::clone(&self.shared);
         let web = Connector::new().web();
         let exporter = Exporter::new(self.settings, self.shared, web, guard, remarks.clone());
@@ -176,7 +176,7 @@ impl RunningExporter {
             self.task.abort();
             let remark =
                 "--otlp: the last spans were not delivered: the collector did not answer in time";
-            let _ = self.remarks.send(Remark::Warning(remark.to_owned()));
+            let _ = self.remarks.send(LogLine::Warning(remark.to_owned()));
         }
     }
 }
@@ -271,7 +271,7 @@ impl State {
 
     /// Counts spans, as waiting if there is room and as dropped if there is none.
     fn has_room_for(&mut self, spans: u64) -> bool {
-        let has_room = self.spans.bytes.len() < MOST_BYTES;
+        let has_room = self.spans.bytes.len() < MAX_BYTES;
         match has_room {
             true => self.span_count += spans,
             false => self.metrics.dropped += spans,

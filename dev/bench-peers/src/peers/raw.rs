@@ -1,4 +1,4 @@
-//! No protocol: the cost of the same bytes with only the necessary system calls. It is the lower bound for all others.
+//! The lower bound for the other peers: the same messages without an MCP library, with the fewest system calls and the least parsing.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -228,21 +228,21 @@ pub(super) fn unbuffered(stream: impl AsFd) -> File {
     File::from(fd.expect("there are standard streams"))
 }
 
-/// Keep-alive connections with handwritten heads: one blocking connection for sequential calls, and tasks with one connection each for
-/// concurrent calls.
+/// HTTP with handwritten heads and keep-alive. Sequential calls use one blocking connection. Concurrent calls use async tasks with one
+/// connection each.
 pub(crate) struct Http {
     stream: TcpStream,
-    tasks: String,
+    async_address: String,
 }
 
 impl Http {
-    /// Connects to the servers at these addresses: a blocking one, and one with tasks.
-    pub(crate) fn new(blocking: &str, tasks: &str) -> Http {
+    /// Connects to the blocking server, and keeps the address of the async server for concurrent calls.
+    pub(crate) fn new(blocking: &str, async_address: &str) -> Http {
         let stream = TcpStream::connect(blocking).expect("it listens");
         stream.set_nodelay(true).expect("a socket can do that");
         Http {
             stream,
-            tasks: tasks.to_owned(),
+            async_address: async_address.to_owned(),
         }
     }
 }
@@ -267,7 +267,7 @@ impl Client for Http {
         runtime().block_on(async {
             let workers: Vec<_> = (0..in_flight)
                 .map(|_| {
-                    let (address, request) = (self.tasks.clone(), post(text));
+                    let (address, request) = (self.async_address.clone(), post(text));
                     tokio::spawn(async move {
                         let stream = tokio::net::TcpStream::connect(address).await;
                         let mut stream = stream.expect("it listens");

@@ -83,6 +83,9 @@ fn read(data: &[u8]) -> (Setup, Vec<Step>) {
 impl Rig {
     fn act(&mut self, op: &Op) {
         let now = self.now();
+        if let Op::Challenge | Op::StepUp | Op::Disturb(_) = op {
+            self.excuse_sign_ins();
+        }
         match op {
             Op::Serve => drop(self.answer_next(0)),
             Op::Answer(manner) => drop(self.answer_next(*manner)),

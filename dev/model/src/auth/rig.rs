@@ -97,6 +97,8 @@ pub(crate) struct Rig {
     replacement: Option<(&'static str, u16, Vec<u8>)>,
     /// How many sign-ins began since tokens came, or since the application asked for one.
     pub(super) sign_ins: u32,
+    /// When tokens last came, and the time of the wall clock at which they end at the latest.
+    tokens_came: Option<(Duration, u64)>,
     checks_texts: bool,
     pub(super) last_token: Option<TokenId>,
     /// The last URL that a person was sent to.
@@ -145,6 +147,7 @@ impl Rig {
             locks: BTreeSet::new(),
             replacement: None,
             sign_ins: 0,
+            tokens_came: None,
             checks_texts: true,
             last_token: None,
             visited: None,
@@ -347,6 +350,17 @@ impl Rig {
         self.shared.borrow_mut().is_disturbed |= !self.pending.is_empty();
     }
 
+    /// Counts sign-ins anew if the tokens were of use: they came some time ago, or have reached their end. Each token counts once.
+    pub(super) fn excuse_sign_ins(&mut self) {
+        let (clock, unix) = (self.clock, self.unix);
+        let were_of_use = |(came, end): &mut (Duration, u64)| {
+            clock >= *came + Duration::from_secs(600) || unix >= *end
+        };
+        if self.tokens_came.take_if(were_of_use).is_some() {
+            self.sign_ins = 0;
+        }
+    }
+
     pub(super) fn pass_to_deadline(&mut self) {
         self.note_delay();
         if let Some(at) = self.auth.poll_timeout() {
@@ -437,8 +451,9 @@ impl Rig {
         let shared = self.shared.borrow();
         let (writer, record) = shared.records.get(key)?;
         if *writer != self.number {
-            // These may be tokens that came to another process.
+            // These may be tokens that came to another process, at any time.
             self.sign_ins = 0;
+            self.tokens_came = Some((self.clock, 0));
         }
         match manner % 8 {
             2 => Some(b"{}".to_vec()),
@@ -465,8 +480,11 @@ impl Rig {
         if is_spent {
             (status, body) = (400, r#"{"error":"invalid_grant"}"#.into());
         }
-        if is_token && status == 200 && manner < 240 {
-            self.sign_ins = 0;
+        if is_token && status == 200 {
+            self.tokens_came = Some((self.clock, self.unix + 3600));
+            if manner < 240 {
+                self.sign_ins = 0;
+            }
         }
         let mut fields = Fields::new();
         match manner % 16 {

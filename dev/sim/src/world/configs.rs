@@ -1,4 +1,4 @@
-//! The configs of the machines: turns the words of a script into numbers. Must not depend on steps.
+//! Builds the config of each machine from the setup of a script. Must not depend on steps.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ fn link(setup: &Setup, is_http: bool, is_socket: bool) -> Config {
     config
 }
 
-/// Whether all timeouts are short.
+/// Whether the client and the relay have short timeouts.
 pub(super) fn is_quick(setup: &Setup) -> bool {
     matches!(setup.pace, Pace::Brisk | Pace::Final)
 }
