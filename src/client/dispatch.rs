@@ -366,25 +366,28 @@ impl Client {
         });
     }
 
-    /// Passes a notification on to the relay's client, if it is meant for it. Returns whether it was.
+    /// Passes a notification on to the relay's client, if it is meant for it. Returns whether it was. Progress and log messages of a call go only to
+    /// a client of the server's era: the other era has other rules for them.
     fn is_passed(&mut self, name: &str, params: Option<Json<'_>>, call: Option<CallId>) -> bool {
-        if name == names::NOTIFICATIONS_PROGRESS {
+        let is_progress = name == names::NOTIFICATIONS_PROGRESS;
+        let call = match is_progress {
+            true => self.requests.call_of_progress(params),
+            false => call,
+        };
+        let era = call.map(|call| self.requests.call(call).and_then(Call::era));
+        let is_foreign = era.is_some_and(|era| !self.session.passes_call(era));
+        if is_foreign && (is_progress || name == names::NOTIFICATIONS_MESSAGE) {
+            return false;
+        }
+        match call {
+            Some(call) if is_progress => self.requests.touch(self.cx.now, call),
             // Progress of a call that is not open is dropped (S-PROG-09).
-            if let Some(call) = self.requests.call_of_progress(params) {
-                let era = self.requests.call(call).and_then(Call::era);
-                if !self.session.passes_call(era) {
-                    return false;
-                }
-                self.requests.touch(self.cx.now, call);
-                self.pass_on(name, params, Some(call));
-            }
-            return true;
+            None if is_progress => return true,
+            _ if !self.catalog.passes(name, self.session.speaks_legacy()) => return false,
+            _ => {}
         }
-        let is_passed = self.catalog.passes(name, self.session.speaks_legacy());
-        if is_passed {
-            self.pass_on(name, params, call);
-        }
-        is_passed
+        self.pass_on(name, params, call);
+        true
     }
 
     /// Handles a cancellation. One that names nothing open is ignored (S-CANC-08).

@@ -158,15 +158,9 @@ impl RelayLink {
         self.0.requests.unsent_bytes(&self.0.cx)
     }
 
-    /// Whether a call of `bytes` fits only after long calls that wait were cancelled.
-    pub(crate) fn can_make_room(&self, bytes: usize) -> bool {
-        self.0.requests.can_make_room(&self.0.cx, bytes)
-    }
-
-    /// The long calls that wait and were never sent, with their sizes: the longest last, and the newest last among those of a size class (a
-    /// power of two).
-    pub(crate) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
-        self.0.requests.long_waiting()
+    /// Whether a client in front of the relay may add a call of `bytes` to its own calls.
+    pub(crate) fn has_share(&self, own: impl Iterator<Item = CallId>, bytes: usize) -> bool {
+        self.0.requests.has_share(&self.0.cx, own, bytes)
     }
 
     /// Whether the server may have acted on a call. `None` if the call has its outcome.

@@ -274,9 +274,7 @@ impl Client {
                 let page = unwanted.and_then(|list| self.requests.wire_for(&Purpose::Page(list)));
                 if let Some(wire) = page {
                     self.requests.close(wire);
-                    if !self.cx.frames.retract(wire) {
-                        self.withdraw_request(wire, Withdrawal::default());
-                    }
+                    self.withdraw_request(wire, Withdrawal::default());
                 }
             }
             Phase::Sent(_) | Phase::Waiting => {}

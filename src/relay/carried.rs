@@ -127,6 +127,15 @@ impl Carried {
         self.calls.values().copied().collect()
     }
 
+    /// Returns the calls upstream that carry those requests of hosts for which this holds.
+    pub(super) fn calls_for(
+        &self,
+        is_one: impl Fn(RequestId) -> bool,
+    ) -> impl Iterator<Item = CallId> {
+        let calls = self.calls.iter();
+        calls.filter_map(move |(request, call)| is_one(*request).then_some(*call))
+    }
+
     /// Returns the host's request that this call carries. `None` if it carries none.
     pub(super) fn request_of(&self, call: CallId) -> Option<RequestId> {
         self.get(call).map(|carried| carried.request)
@@ -163,33 +172,6 @@ impl Carried {
         let open = requests.filter_map(|request| Some((is_away(request)?, request)));
         let (_, likeliest) = open.min_by_key(|(is_away, _)| *is_away)?;
         Some(likeliest)
-    }
-
-    /// The call to give up for a new one of `bytes`, among the long calls that wait, with their sizes: the longest of the host whose calls have
-    /// most bytes in all, if it has more than the new caller would have. Otherwise the longest of the caller's own, if it is at least
-    /// twice as long as the new one. `waiting` has the longest last.
-    pub(super) fn to_give_up(
-        &self,
-        caller: &Caller,
-        bytes: usize,
-        waiting: impl Iterator<Item = (CallId, usize)>,
-    ) -> Option<CallId> {
-        let mut hosts: BTreeMap<&Caller, (usize, (CallId, usize))> = BTreeMap::new();
-        for (call, size) in waiting {
-            if let Some(carried) = self.get(call) {
-                let (sum, longest) = hosts.entry(&carried.caller).or_insert((0, (call, size)));
-                *sum += size;
-                *longest = (call, size);
-            }
-        }
-        let own = hosts.remove(caller);
-        let heaviest = hosts.into_values().max_by_key(|(sum, _)| *sum);
-        let would_have = own.map_or(0, |(sum, _)| sum) + bytes;
-        if let Some((_, (victim, _))) = heaviest.filter(|(sum, _)| *sum > would_have) {
-            return Some(victim);
-        }
-        let (_, (longest, size)) = own?;
-        (size / 2 >= bytes).then_some(longest)
     }
 
     /// Returns the newest host request that wants log messages. `None` if no request wants them.

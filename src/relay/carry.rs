@@ -8,16 +8,15 @@ use core::time::Duration;
 use super::carried::{CarriedRequest, Purpose};
 use super::notifications::Waiting;
 use super::trace::{Trace, Verdict};
-use super::{Event, Relay, Side, failure_text, notifications};
-use crate::client::{self, Behalf, Delivery, Failure, FailureKind, Outcome, Withdrawal};
+use super::{Event, Relay, Side, notifications};
+use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
 use crate::driver::{CallId, RequestId};
 use crate::json::{Payload, object};
 use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting};
-use crate::protocol::{Era, LogLevel, code, round};
+use crate::protocol::{Era, LogLevel, round};
 use crate::server::{self, Caller, EndOfService, Progress};
 use crate::util::Arc;
-use crate::wire::ErrorObject;
 
 /// Events of the host's side.
 impl Relay {
@@ -97,13 +96,9 @@ impl Relay {
         let params = request.params;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         let bytes = request.method.len() + bytes + behalf.bytes();
-        while self.back.can_make_room(bytes) {
-            let waiting = self.back.long_waiting();
-            let Some(longer) = self.carried.to_give_up(&carried.caller, bytes, waiting) else {
-                break;
-            };
-            let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
-            let _ = self.back.cancel(self.clock.now(), longer, Some(reason));
+        if !self.has_share(request.request, bytes) {
+            let why = "the long requests of this host take its share of the memory for them; try again when some are done";
+            return self.not_passed_on(carried, why);
         }
         let (now, behalf) = (self.clock.now(), Box::new(behalf));
         let call = self
@@ -119,16 +114,15 @@ impl Relay {
                         self.ask_without_request(waiting.behind, waiting.method, waiting.params);
                 }
             }
-            Err(misuse) => {
-                let mut text = alloc::format!("the request could not be passed on: {misuse}");
-                if let Some(ended) = self.back.last_end() {
-                    let cause = &ended.cause;
-                    text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
-                }
-                self.answer_lost(&carried, &text, Delivery::NotSent);
-                self.end_trace(&mut carried, Verdict::NotPassedOn, Delivery::NotSent);
-            }
+            Err(misuse) => self.not_passed_on(carried, misuse),
         }
+    }
+
+    /// Whether the host of this request may add a call of `bytes` to those that it has.
+    fn has_share(&self, request: RequestId, bytes: usize) -> bool {
+        let holder = |of| self.front.holder_of(of);
+        let own = self.carried.calls_for(|of| holder(of) == holder(request));
+        self.back.has_share(own, bytes)
     }
 
     /// Begins the trace of a request, if requests are traced.
@@ -143,7 +137,12 @@ impl Relay {
     }
 
     /// Ends the trace of a request, if it has one. A call that was not sent went over no connection.
-    fn end_trace(&mut self, carried: &mut CarriedRequest, verdict: Verdict, delivery: Delivery) {
+    pub(super) fn end_trace(
+        &mut self,
+        carried: &mut CarriedRequest,
+        verdict: Verdict,
+        delivery: Delivery,
+    ) {
         if let Some(mut trace) = carried.trace.take() {
             if delivery == Delivery::NotSent {
                 trace.forget_connections();
@@ -402,18 +401,7 @@ impl Relay {
                 None
             }
             Outcome::Failed(failure) => {
-                let text = failure_text::story(&failure, self.config.tells_stderr);
-                if self.departure.has_left() {
-                    self.front.abandon(self.clock.now(), request);
-                } else if let FailureKind::NotOffered { .. } = failure.kind {
-                    let text = self.shorten(&text);
-                    let error = failure_text::error(code::METHOD_NOT_FOUND, text, failure.delivery);
-                    let _ = self.front.fail(self.clock.now(), request, error);
-                } else if let Some(error) = self.visit_error(carried, &failure) {
-                    let _ = self.front.fail(self.clock.now(), request, error);
-                } else {
-                    self.answer_lost(carried, &text, failure.delivery);
-                }
+                self.answer_failed(carried, &failure);
                 Some(Event::Lost(failure))
             }
             Outcome::Listed(_) => {
@@ -427,43 +415,10 @@ impl Relay {
         }
     }
 
-    /// The error that asks the user of a host to sign in, if that helps and the host can ask.
-    fn visit_error(&self, carried: &CarriedRequest, failure: &Failure) -> Option<ErrorObject> {
-        let is_unauthorized = matches!(failure.kind, FailureKind::Unauthorized { .. });
-        let introduction = Some(&self.introduction).filter(|_| is_unauthorized)?;
-        introduction.visit_error(&carried.peer, failure.delivery)
-    }
-
     /// Whether the server speaks this era.
     fn is_behind_of(&self, era: Era) -> bool {
         let session = self.back.session();
         session.is_some_and(|session| session.version.era() == era)
-    }
-
-    pub(super) fn shorten(&self, text: &str) -> String {
-        failure_text::shorten(text, self.config.downstream.limits.message_bytes)
-    }
-
-    /// Answers a request that has no reply: a tool call as the configuration says, any other request with an error.
-    fn answer_lost(&mut self, carried: &CarriedRequest, text: &str, delivery: Delivery) {
-        let text = self.shorten(text);
-        let is_modern = carried.peer.version.era() == Era::Modern;
-        let result = self.config.answers_with_result(carried.is_tool_call);
-        let result = result
-            .then(|| {
-                let name = self.introduction.server().filter(|_| is_modern);
-                failure_text::result(&text, delivery, carried.peer.version.era(), name)
-            })
-            .flatten();
-        let _ = match result {
-            Some(result) => self
-                .front
-                .respond(self.clock.now(), carried.request, result),
-            None => {
-                let error = failure_text::error(code::INTERNAL_ERROR, text, delivery);
-                self.front.fail(self.clock.now(), carried.request, error)
-            }
-        };
     }
 }
 

@@ -22,6 +22,7 @@ mod display;
 mod failure_text;
 mod introduction;
 mod lists;
+mod lost;
 mod notifications;
 mod questions;
 pub(crate) mod trace;

@@ -34,11 +34,6 @@ impl<K: Ord, V> Sorted<K, V> {
         self.first.as_ref()
     }
 
-    pub(crate) fn last(&self) -> Option<&K> {
-        let last = self.rest.last_key_value().map(|(key, _)| key);
-        last.or_else(|| self.first.as_ref().map(|(key, _)| key))
-    }
-
     pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -137,7 +132,6 @@ mod tests {
                 sorted.first().copied(),
                 map.first_key_value().map(|(key, value)| (*key, *value))
             );
-            assert_eq!(sorted.last(), map.last_key_value().map(|(key, _)| key));
             assert!(sorted.iter().eq(&map) && sorted.keys().eq(map.keys()));
             let from: Vec<_> = sorted.from(&key).collect();
             assert_eq!(from, map.range(key..).collect::<Vec<_>>());

@@ -27,6 +27,8 @@ struct Harness {
     /// Whether the server reads. While it does not, `unread_bytes` counts the bytes that the relay wrote.
     server_reads: bool,
     unread_bytes: usize,
+    /// The name of the server.
+    server_info: Value,
     /// The server's unanswered HTTP exchanges, the listen stream first.
     unanswered: Vec<StreamId>,
     /// The ids of the requests that came over HTTP.
@@ -64,6 +66,7 @@ impl Harness {
             discover_refusal: -32601,
             server_reads: true,
             unread_bytes: 0,
+            server_info: json!({"name": "behind", "version": "1"}),
             unanswered: Vec::new(),
             ids: BTreeMap::new(),
             events: Vec::new(),
@@ -411,6 +414,21 @@ impl Harness {
         self.drain_outputs();
     }
 
+    /// Makes the server send a message on the stream of the newest HTTP request that it has not answered.
+    fn server_sends_on_newest(&mut self, message: &Value) {
+        let stream = self.unanswered.pop().expect("an unanswered request");
+        let fields = [("content-type", b"text/event-stream" as &[u8])];
+        let head = Box::new(ResponseHead::new(200).with_fields(fields.into_iter().collect()));
+        let bytes = format!("data: {message}\n\n").into_bytes().into();
+        for input in [
+            Input::Response { stream, head },
+            Input::Bytes { stream, bytes },
+        ] {
+            self.relay.handle_upstream(self.now, self.epoch, input);
+        }
+        self.drain_outputs();
+    }
+
     /// Makes the server refuse the newest HTTP request that it has not answered, because it wants credentials.
     fn refuse_newest_over_http(&mut self) {
         let stream = self.unanswered.pop().expect("an unanswered request");
@@ -446,7 +464,7 @@ impl Harness {
                     "resources": {"listChanged": true},
                     "logging": {},
                 },
-                "serverInfo": {"name": "behind", "version": "1"},
+                "serverInfo": self.server_info,
             }}),
             Some("server/discover") => {
                 json!({"error": {"code": self.discover_refusal, "message": "no"}})
@@ -1531,8 +1549,7 @@ fn clients_over_http_are_read_while_much_waits_for_the_server() {
     harness.finish();
 }
 
-/// The server reads slowly. The long calls of one client do not use up the whole queue, and a short call of another client is written
-/// before them.
+/// The server reads slowly. A short call of another client is written before the long calls that wait.
 #[test]
 fn short_call_passes_the_long_ones_of_another_client() {
     let mut harness = Harness::with(|config| config.upstream.limits.queued_bytes = 1_900 << 10);
@@ -1546,49 +1563,36 @@ fn short_call_passes_the_long_ones_of_another_client() {
     let is_refused = |stream: &&StreamId| harness.text(**stream).contains("could not be passed on");
     assert!(!is_refused(&&short));
     let refused = all_long.iter().filter(is_refused).count();
-    // One call is being written, and six fit into the queue.
-    assert_eq!(refused, 12 - 1 - 6, "{:?}", harness.relay);
+    // One call is being written, and three leave as much of the queue to others.
+    assert_eq!(refused, 12 - 1 - 3, "{:?}", harness.relay);
     harness.server_reads = true;
     harness.acknowledge_writes(harness.epoch);
     harness.drain_outputs();
     let calls = harness.received("tools/call").into_iter();
     let names: Vec<_> = calls.map(|call| &call["params"]["name"]).collect();
-    assert_eq!(names.len(), 1 + 6 + 1);
+    assert_eq!(names.len(), 1 + 3 + 1);
     assert_eq!(names[..3], ["long", "short", "long"]);
     harness.finish();
 }
 
-/// A long call gives way to a much shorter one, so the client that sends most is refused when the queue is full.
+/// The client waits for nothing that the server never gets, and the trace of its request ends.
 #[test]
-fn longest_waiting_call_is_refused_when_the_queue_is_full() {
+fn call_that_finds_no_room_is_answered_at_once() {
     let mut harness = Harness::with(|config| {
         config.upstream.limits.queued_bytes = 640 << 10;
         config.traces = true;
     });
-    let (eve, ann) = (harness.open_session("eve"), harness.open_session("ann"));
+    let eve = harness.open_session("eve");
     harness.server_reads = false;
-    let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
-    let long: Vec<StreamId> = (0..3)
-        .map(|id| harness.send(&eve.post(id, "tools/call", of(300))))
+    let long = json!({"name": "t", "arguments": {"text": "x".repeat(300 << 10)}});
+    let calls: Vec<StreamId> = (0..3)
+        .map(|id| harness.send(&eve.post(id, "tools/call", long.clone())))
         .collect();
-    let shorter = harness.send(&ann.post(1, "tools/call", of(100)));
-    let refused = |stream| {
-        let text: &str = harness.text(stream);
-        text.contains("send it again when others are done")
-    };
-    assert!(!refused(shorter));
-    let refused: Vec<bool> = long.iter().map(|stream| refused(*stream)).collect();
+    let is_refused = |stream: &StreamId| harness.text(*stream).contains("take its share");
+    let refused: Vec<bool> = calls.iter().map(is_refused).collect();
     assert_eq!(refused, [false, false, true]);
-    let lost = harness.events.iter().filter(|event| {
-        let is_lost = event.starts_with("no reply: ");
-        is_lost && event.contains("send it again when others are done")
-    });
-    assert_eq!(lost.count(), 1, "{:?}", harness.events);
-    let traced = harness
-        .events
-        .iter()
-        .filter(|event| *event == "answered: tools/call");
-    assert_eq!(traced.count(), 1, "the refused call is over");
+    let is_answer = |event: &&String| *event == "answered: tools/call";
+    assert_eq!(harness.events.iter().filter(is_answer).count(), 1);
     harness.finish();
 }
 
@@ -1601,24 +1605,27 @@ fn long_call_is_refused_while_those_in_flight_hold_as_much_as_may_be() {
     });
     harness.is_modern = true;
     let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
-    let eve: Vec<StreamId> = (0..4)
-        .map(|id| harness.send(&modern(id, "tools/call", of(300)).by(Some("eve"))))
-        .collect();
-    let short = harness.send(&modern(9, "tools/call", of(1)).by(Some("ann")));
-    let is_refused = |stream: StreamId| harness.text(stream).contains("the queue is full");
-    let refused: Vec<bool> = eve.into_iter().map(is_refused).collect();
-    assert_eq!(refused, [false, false, false, true]);
-    assert!(
-        !is_refused(short),
-        "short calls are bounded by their number"
+    let mut refused = |user: &str, calls: i64, kib: usize| -> Vec<bool> {
+        let requests = (0..calls).map(|id| modern(id, "tools/call", of(kib)).by(Some(user)));
+        let streams: Vec<StreamId> = requests.map(|request| harness.send(&request)).collect();
+        let is_refused = |stream| harness.text(stream).contains("could not be passed on");
+        streams.into_iter().map(is_refused).collect()
+    };
+    assert_eq!(refused("eve", 2, 300), [false, true]);
+    assert_eq!(refused("ann", 1, 300), [false]);
+    assert_eq!(refused("bob", 1, 300), [false]);
+    assert_eq!(refused("dan", 1, 300), [true]);
+    assert_eq!(
+        refused("dan", 1, 1),
+        [false],
+        "short calls have a limit of their own"
     );
     assert_eq!(harness.received("tools/call").len(), 3 + 1);
-    harness.reply(json!({"resultType": "complete", "content": []}));
     let id = harness.received("tools/call")[0]["id"].clone();
     let result = json!({"resultType": "complete", "content": []});
     harness.server_sends(json!({"jsonrpc": "2.0", "id": id, "result": result}));
-    let next = harness.send(&modern(10, "tools/call", of(300)).by(Some("ann")));
-    assert!(!harness.text(next).contains("the queue is full"));
+    let next = harness.send(&modern(10, "tools/call", of(300)).by(Some("dan")));
+    assert!(!harness.text(next).contains("could not be passed on"));
     harness.finish();
 }
 
@@ -1689,31 +1696,46 @@ fn call_is_accepted_and_written_among_the_notifications_of_another_client() {
     harness.finish();
 }
 
-/// The calls of one client have the same size as those of another one, but there are more of them.
+/// The server does not read. Whoever sends much, in a session or from one address, leaves room for others, and loses nothing that was accepted.
 #[test]
-fn call_of_the_client_with_most_waiting_bytes_gives_way() {
-    let mut harness = Harness::with(|config| {
-        config.upstream.limits.queued_bytes = 640 << 10;
-        config.upstream.limits.write_window = 1 << 10;
-    });
-    let (eve, ann) = (harness.open_session("eve"), harness.open_session("ann"));
-    harness.server_reads = false;
-    let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
-    let eves: Vec<StreamId> = (0..6)
-        .map(|id| harness.send(&eve.post(id, "tools/call", of(100))))
-        .collect();
-    let anns: Vec<StreamId> = (0..4)
-        .map(|id| harness.send(&ann.post(id, "tools/call", of(150))))
-        .collect();
-    let refused = |streams: &[StreamId]| -> Vec<bool> {
-        let texts = streams.iter().map(|stream| harness.text(*stream));
-        texts
-            .map(|text| text.contains("send it again") || text.contains("could not be passed on"))
-            .collect()
-    };
-    assert_eq!(refused(&eves), [false, false, false, false, true, true]);
-    assert_eq!(refused(&anns), [false, false, true, true]);
-    harness.finish();
+fn long_calls_of_one_client_leave_room_for_those_of_others() {
+    for is_modern in [false, true] {
+        let mut harness = Harness::with(|config| {
+            config.upstream.limits.queued_bytes = 640 << 10;
+            config.upstream.limits.write_window = 1 << 10;
+        });
+        let sessions = ["eve", "ann", "bob"].map(|user| harness.open_session(user));
+        harness.server_reads = false;
+        // The pipe takes this one.
+        let first = json!({"name": "t", "arguments": {"text": "x".repeat(1 << 10)}});
+        harness.send(&sessions[0].post(0, "tools/call", first));
+        let mut refused = |client: usize, calls: i64, kib: usize| -> Vec<bool> {
+            let params = json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
+            let ids = kib as i64..kib as i64 + calls;
+            let requests = ids.map(|id| match is_modern {
+                true => modern(id, "tools/call", params.clone())
+                    .coming_from(&format!("192.0.2.{client}")),
+                false => sessions[client].post(id, "tools/call", params.clone()),
+            });
+            let streams: Vec<StreamId> = requests.map(|request| harness.send(&request)).collect();
+            let is_refused = |stream| harness.text(stream).contains("could not be passed on");
+            streams.into_iter().map(is_refused).collect()
+        };
+        assert_eq!(refused(0, 5, 100), [false, false, false, true, true]);
+        assert_eq!(refused(1, 2, 150), [false, true]);
+        assert_eq!(refused(2, 2, 150), [false, true]);
+        assert_eq!(
+            refused(1, 1, 1),
+            [false],
+            "short calls have a limit of their own"
+        );
+        assert_eq!(harness.not_passed("tools/call"), 0);
+        harness.server_reads = true;
+        harness.acknowledge_writes(harness.epoch);
+        harness.advance(Duration::from_millis(1));
+        assert_eq!(harness.received("tools/call").len(), 1 + 3 + 1 + 1 + 1);
+        harness.finish();
+    }
 }
 
 /// A legacy server asked one of several clients to visit a page, in an error. Only this client is told that the visit is over.
@@ -1771,6 +1793,49 @@ fn client_of_the_other_era_changes_nothing_for_a_client_of_the_era_of_the_server
     harness.finish();
 }
 
+/// Each era has its own way to say which log messages are wanted. The server knows only that of its own.
+#[test]
+fn log_message_of_a_call_reaches_a_client_of_the_other_era_only_if_it_is_wanted() {
+    let http = |config: &mut Config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    };
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+        "level": "debug", "data": "a detail",
+    }});
+
+    let mut harness = Harness::with(http);
+    harness.open_session("ann");
+    let wants_none = harness.send(&call("eve"));
+    harness.server_sends_on_newest(&log);
+    let meta = json!({"io.modelcontextprotocol/logLevel": "debug"});
+    let params = json!({"name": "x", "_meta": meta});
+    let wants_all = harness.send(&modern(2, "tools/call", params).by(Some("eve")));
+    harness.server_sends_on_newest(&log);
+    let got = [wants_none, wants_all].map(|stream| harness.text(stream).contains("a detail"));
+    assert_eq!(got, [false, true]);
+    harness.finish();
+
+    let mut harness = Harness::with(|config| {
+        http(config);
+        config.upstream.dialect = everlink::Dialect::Modern;
+    });
+    harness.is_modern = true;
+    let params = json!({"name": "x", "_meta": meta});
+    harness.send(&modern(1, "tools/call", params).by(Some("eve")));
+    let ann = harness.open_session("ann");
+    let got = ["error", "debug"].map(|level| {
+        harness.send(&ann.post(1, "logging/setLevel", json!({"level": level})));
+        let call = harness.send(&ann.post(2, "tools/call", json!({"name": "x"})));
+        harness.server_sends_on_newest(&log);
+        let has_got = harness.text(call).contains("a detail");
+        harness.send(&ann.notification("notifications/cancelled", json!({"requestId": 2})));
+        has_got
+    });
+    assert_eq!(got, [false, true]);
+    harness.finish();
+}
+
 /// S-META-06: the relay makes this result itself, so it writes the name of the server as well.
 #[test]
 fn result_for_a_lost_call_names_the_server_to_a_modern_client() {
@@ -1784,6 +1849,23 @@ fn result_for_a_lost_call_names_the_server_to_a_modern_client() {
         meta["io.modelcontextprotocol/serverInfo"]["name"].is_string(),
         "{meta}"
     );
+    harness.finish();
+}
+
+/// The server chooses its name, and it may be almost as long as a message.
+#[test]
+fn lost_call_is_answered_although_its_result_with_the_name_of_the_server_is_too_long() {
+    let mut harness = Harness::with(|config| {
+        config.downstream.limits.message_bytes = 4_096;
+        config.upstream.limits.message_bytes = 4_096;
+    });
+    let title = "x".repeat(3_700);
+    harness.server_info = json!({"name": "behind", "version": "1", "title": title});
+    let sent = harness.send(&call("ann"));
+    assert_eq!(harness.received("tools/call").len(), 1);
+    harness.kill_server();
+    let text = harness.text(sent);
+    assert!(text.contains("may have run"), "{text}");
     harness.finish();
 }
 

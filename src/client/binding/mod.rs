@@ -433,6 +433,9 @@ impl Binding {
 
     /// Drops a request that is not wanted any more. Returns whether the server must be told by a message.
     pub(super) fn cancel(&mut self, cx: &mut Context, facts: Facts<'_>, wire: u64) -> bool {
+        if cx.frames.retract(wire) {
+            return false;
+        }
         match self {
             Binding::Http(http) => http.cancel(cx, facts, wire),
             Binding::Pipe(_) => true,

@@ -10,7 +10,7 @@ use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::client::requests::behalf::Behalf;
 use crate::client::requests::deadlines::Clock;
 use crate::client::requests::options::CallOptions;
-use crate::client::requests::queue::Queue;
+use crate::client::requests::queue::{Queue, if_long};
 use crate::client::requests::stops::PhaseStops;
 use crate::driver::{CallId, Instant};
 use crate::json::{Payload, object};
@@ -293,6 +293,11 @@ impl Calls {
         self.queue.long_bytes()
     }
 
+    /// The bytes of a call if it is long, else 0.
+    pub(in crate::client) fn long_bytes_of(&self, id: CallId) -> usize {
+        self.call(id).map_or(0, |call| if_long(call.weight))
+    }
+
     /// The number of calls that are sent, or wait for answers to asks.
     pub(in crate::client) const fn in_flight(&self) -> usize {
         self.queue.in_flight()
@@ -313,17 +318,6 @@ impl Calls {
     /// The queued calls, in the order of sending.
     pub(in crate::client) fn waiting_ids(&self) -> Vec<CallId> {
         self.queue.ids().collect()
-    }
-
-    /// Whether a long call is queued that was never sent.
-    pub(in crate::client) fn has_long_waiting(&self) -> bool {
-        self.queue.has_long()
-    }
-
-    /// The long queued calls that were never sent, with their sizes: the longest last, and the newest last among those of a size class.
-    pub(in crate::client) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
-        let weight = |id| Some((id, self.table.get(id)?.weight));
-        self.queue.long().filter_map(weight)
     }
 
     /// The calls that were sent, but not yet for the round that they are in.
@@ -627,15 +621,14 @@ mod tests {
     fn long_calls_are_counted_until_they_end() {
         let mut calls = Calls::new(true);
         let short = accept(&mut calls, SHORT, Instant::ZERO);
-        assert_eq!((calls.long_bytes(), calls.has_long_waiting()), (0, false));
+        assert_eq!((calls.long_bytes(), calls.long_bytes_of(short)), (0, 0));
         let long = accept(&mut calls, 4 * SHORT, Instant::ZERO);
-        assert!(calls.long_waiting().eq([(long, 4 * SHORT)]));
+        assert_eq!(calls.long_bytes_of(long), 4 * SHORT);
         for (wire, id) in [(1, short), (2, long)] {
             calls.sent(id, wire, Instant::ZERO);
         }
         assert_eq!(calls.waiting_bytes(), 0);
         assert_eq!(calls.long_bytes(), 4 * SHORT);
-        assert!(!calls.has_long_waiting());
         for id in [short, long] {
             calls.forget(id);
         }

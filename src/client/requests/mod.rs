@@ -127,11 +127,6 @@ impl Requests {
         self.calls.waiting_bytes() + cx.frames.bytes()
     }
 
-    /// The long queued calls that were never sent, with their sizes: the longest last, and the newest last among those of a size class.
-    pub(super) fn long_waiting(&self) -> impl Iterator<Item = (CallId, usize)> {
-        self.calls.long_waiting()
-    }
-
     /// Whether the server may be working on a call that was sent before `by`.
     pub(super) fn is_at_work(&self, by: Instant) -> bool {
         self.calls.is_at_work(by)
@@ -335,8 +330,12 @@ impl Requests {
 
     /// Checks whether there is room for a call of so many bytes. Notifications have a limit of their own, so that they do not keep calls out.
     pub(super) fn check_room(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
-        let queued = (self.calls.queued(), self.calls.waiting_bytes());
-        admission::check_queue(&cx.config.limits, queued, bytes)?;
+        // The long calls of a relay's clients must not keep short ones out.
+        let waiting = match cx.config.has_many_clients() {
+            true => 0,
+            false => self.calls.waiting_bytes(),
+        };
+        admission::check_queue(&cx.config.limits, (self.calls.queued(), waiting), bytes)?;
         self.check_long(cx, bytes)
     }
 
@@ -352,16 +351,20 @@ impl Requests {
         Ok(())
     }
 
-    /// Whether a call of `bytes` fits only after long calls that wait were cancelled.
-    pub(super) fn can_make_room(&self, cx: &Context, bytes: usize) -> bool {
-        if !self.calls.has_long_waiting() || self.check_room(cx, bytes).is_ok() {
-            return false;
+    /// Whether a client that has its `own` calls may add one of `bytes`. The long calls of all clients share a limit. So a client that has one may add another
+    /// only if as much is left for the others as it then has.
+    pub(super) fn has_share(
+        &self,
+        cx: &Context,
+        own: impl Iterator<Item = CallId>,
+        bytes: usize,
+    ) -> bool {
+        if bytes <= SHORT || !cx.config.has_many_clients() {
+            return true;
         }
-        let sent = self
-            .calls
-            .long_bytes()
-            .saturating_sub(self.calls.waiting_bytes());
-        bytes <= SHORT || sent == 0 || sent + bytes <= cx.config.limits.queued_bytes
+        let own: usize = own.map(|id| self.calls.long_bytes_of(id)).sum();
+        let taken = self.calls.long_bytes() + bytes;
+        own == 0 || own + bytes <= cx.config.limits.queued_bytes.saturating_sub(taken)
     }
 
     /// The call to send next. While draining, only calls that carry the input that their server asked for.

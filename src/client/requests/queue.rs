@@ -105,17 +105,6 @@ impl Queue {
         self.continuing.first().copied()
     }
 
-    /// Whether a long call is queued that was never sent.
-    pub(super) fn has_long(&self) -> bool {
-        self.calls.last().is_some_and(|(rank, _)| *rank > 0)
-    }
-
-    /// The long queued calls that were never sent, by their rank, then by their age.
-    pub(super) fn long(&self) -> impl Iterator<Item = CallId> {
-        let ranked = self.calls.keys().filter(|(rank, _)| *rank > 0);
-        ranked.map(|(_, id)| *id)
-    }
-
     /// The bytes of all queued calls.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
@@ -133,7 +122,7 @@ impl Queue {
 }
 
 /// Returns 0 for a short call, and otherwise its size.
-const fn if_long(bytes: usize) -> usize {
+pub(super) const fn if_long(bytes: usize) -> usize {
     if bytes > SHORT { bytes } else { 0 }
 }
 

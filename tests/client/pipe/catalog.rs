@@ -484,6 +484,32 @@ fn f_109_newest_watch_is_sent_when_the_server_reads_again() {
     }
 }
 
+/// The server is alive but reads nothing for hours, and the watch is set up again and again.
+#[test]
+fn watch_waits_only_once_for_a_server_that_does_not_read() {
+    let mut watch = Watch::none();
+    for number in 0..50 {
+        watch = watch.and_uri(format!("file:///{number}"));
+    }
+    let mut config = config_watching(Watch::none());
+    config.limits.write_window = 1;
+    let mut harness = ready(config, legacy);
+    harness.peer_stops_reading();
+    harness.watch(watch);
+    for _ in 0..100 {
+        harness.advance(seconds(60));
+    }
+    for _ in 0..1_000 {
+        harness.perform(Act::Sent(usize::MAX));
+    }
+    // The first one was being written.
+    let cancelled = harness.messages_with("notifications/cancelled").len();
+    assert!(cancelled <= 1, "{cancelled} were cancelled");
+    let requests = harness.messages_with("resources/subscribe").len();
+    assert!(requests <= 50 + 1, "{requests} were sent");
+    harness.finish();
+}
+
 #[test]
 fn s_cap_09_legacy_server_gets_the_log_level_in_every_epoch() {
     let watch = Watch::none().and_logs(LogLevel::Warning);

@@ -234,13 +234,15 @@ impl Rig {
                 let which = (key.clone(), *lock);
                 let was_there = self.locks.remove(&which);
                 assert!(was_there, "{lock:?} was not locked");
-                let locks = &mut self.shared.borrow_mut().locks;
-                if locks.get(&which) == Some(&self.number) {
-                    locks.remove(&which);
+                let mut shared = self.shared.borrow_mut();
+                if shared.locks.get(&which) == Some(&self.number) {
+                    shared.locks.remove(&which);
                 }
+                drop(shared);
                 let is_it =
                     |of: &Output| matches!(of, Output::Lock { lock: which, .. } if which == lock);
                 self.pending.retain(|of| !is_it(of));
+                self.carry_out_saves(key);
             }
             Output::Request(request) => {
                 assert!(self.exchange.is_none(), "two exchanges at once");
@@ -268,6 +270,25 @@ impl Rig {
             | Output::Prepare(_)
             | Output::Save { .. } => self.pending.push_back(output),
             _ => {}
+        }
+    }
+
+    /// Saves and deletes what comes before the release of a lock, because outputs are carried out in order. The store may still answer later: an empty
+    /// record stands for what is carried out.
+    fn carry_out_saves(&mut self, key: &Key) {
+        let records = &mut self.shared.borrow_mut().records;
+        for output in &mut self.pending {
+            match output {
+                Output::Save { key: of, record } if of == key && !record.is_empty() => {
+                    records.insert(of.clone(), (self.number, std::mem::take(record)));
+                }
+                Output::Delete { key: of } if of == key => {
+                    records.remove(of);
+                    let (key, record) = (of.clone(), Vec::new());
+                    *output = Output::Save { key, record };
+                }
+                _ => {}
+            }
         }
     }
 
@@ -407,8 +428,10 @@ impl Rig {
                 self.auth.handle(now, Input::Locked { record });
             }
             Output::Save { key, record } => {
-                let records = &mut self.shared.borrow_mut().records;
-                records.insert(key, (self.number, record));
+                if !record.is_empty() {
+                    let records = &mut self.shared.borrow_mut().records;
+                    records.insert(key, (self.number, record));
+                }
                 self.auth.handle(now, Input::Saved);
             }
             Output::Delete { key } => {

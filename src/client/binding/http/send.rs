@@ -237,9 +237,6 @@ impl HttpBinding {
         facts: Facts<'_>,
         wire: u64,
     ) -> bool {
-        if cx.frames.retract(wire) {
-            return false;
-        }
         self.drop_request(cx, facts, wire);
         // S-HTTP-25: in the modern era, closing the exchange is the only way to cancel over HTTP.
         facts.era() != Era::Modern
