@@ -355,6 +355,14 @@ impl Driver {
         };
     }
 
+    /// Notes whether the lock of a record is held. It matters only for tokens that wait for it to be saved: a renewal changes nothing that is stored before it has
+    /// its tokens.
+    fn note_lock(&mut self, key: Key, is_held: bool) {
+        if self.authorizer.state() == State::Storing {
+            self.note_saved(key, is_held);
+        }
+    }
+
     fn stored(&mut self, result: io::Result<()>) {
         let now = self.now();
         match result {
@@ -494,7 +502,7 @@ impl Driver {
                 match lock {
                     Lock::SignIn => self.options.person.waits(),
                     // The authorizer may give up the wait, and then nothing is saved.
-                    _ => self.note_saved(key.clone(), false),
+                    _ => self.note_lock(key.clone(), false),
                 }
                 let is_ended = Arc::new(AtomicBool::new(false));
                 let state = LockState::Awaited(Arc::clone(&is_ended));
@@ -543,7 +551,7 @@ impl Driver {
         let now = self.now();
         match record {
             Ok(record) => {
-                self.note_saved(key, true);
+                self.note_lock(key, true);
                 let record = record.as_deref();
                 self.authorizer.handle(now, Input::Locked { record });
             }
@@ -554,7 +562,7 @@ impl Driver {
     /// A record cannot be locked, or not be read under its lock. So nothing is saved there.
     fn lock_failed(&mut self, key: Key, lock: Lock, error: &io::Error) {
         if lock != Lock::SignIn {
-            self.note_saved(key, false);
+            self.note_lock(key, false);
         }
         self.store_failed(&error.to_string());
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io, process, thread};
 
-use everlink::auth::{Config, DeviceCode, Key, Lock, Request};
+use everlink::auth::{Config, DeviceCode, Key, Lock, Request, State};
 use everlink::http::{Fields, ResponseHead, Url, Verb};
 use everlink::{Fault, FaultKind};
 use everlink_auth::{
@@ -553,6 +553,37 @@ fn tokens_that_a_second_attempt_stores_are_not_unsaved() {
     let status = authorization.status();
     assert_eq!(status.store_failure.as_deref(), Some("not now"));
     assert!(!status.is_unsaved);
+}
+
+/// Another process renews the tokens, and holds the lock for that time.
+#[test]
+fn stored_tokens_whose_renewal_waits_for_a_lock_are_not_unsaved() {
+    let (provider, browser) = (Provider::default(), Browser::default());
+    let directory = Directory::new("renewal");
+    let first = start(&provider, &browser, &directory);
+    first.sign_in().wait().expect("it is signed in");
+    drop(first);
+    expire(&directory);
+    let tokens = Key::Tokens {
+        issuer: "https://as.example".into(),
+        resource: SERVER.into(),
+        account: "".into(),
+    };
+    let other = FileStore::new(directory.path());
+    let held = other.try_lock(&tokens, Lock::Record).expect("no error");
+    assert!(held.is_some());
+    let authorization = start(&provider, &browser, &directory);
+    thread::scope(|scope| {
+        let renewed = scope.spawn(|| token(&authorization));
+        while authorization.status().state != Some(State::Locking) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!authorization.status().is_unsaved);
+        drop(held);
+        let renewed = renewed.join().expect("no panic");
+        assert_eq!(renewed.as_deref(), Some("Bearer renewed-1"));
+    });
+    assert!(!authorization.status().is_unsaved);
 }
 
 /// A browser whose owner also listens to events.

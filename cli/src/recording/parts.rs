@@ -38,6 +38,8 @@ const MAX_ATTEMPTS: usize = 100;
 pub(super) struct PartWriter {
     pub(super) path: PathBuf,
     file: File,
+    /// Whether it can be seen if the path still leads to the file. On some network file systems it cannot.
+    has_known_place: bool,
     /// The size in bytes at which a new part starts. `None`: the recording has one part.
     limit: Option<usize>,
     /// The number of the present part.
@@ -76,6 +78,7 @@ impl PartWriter {
             }
         };
         Ok(PartWriter {
+            has_known_place: is_at(&file, &path)?,
             path,
             file,
             limit,
@@ -97,6 +100,12 @@ impl PartWriter {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
+        if self.has_known_place && !is_at(&self.file, &self.path)? {
+            // Another process may write the file that has the name now.
+            let path = self.path.display();
+            let text = format!("{path} was moved or removed, so no further part can follow");
+            return Err(io::Error::other(text));
+        }
         self.compressions.retain(|thread| !thread.is_finished());
         let finished = part_path(&self.path, self.part);
         self.file = replace_locked(&self.path, &finished)?;
@@ -316,9 +325,13 @@ fn replace_locked(path: &Path, finished: &Path) -> io::Result<File> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Some file systems have no second names for a file, and Windows replaces no open file. There, the name is free for a moment.
     if cfg!(windows) || fs::hard_link(path, finished).is_err() {
+        // Some file systems have no second names for a file, and Windows replaces no open file. There, the name is free for a moment, and belongs to
+        // whoever takes it.
         fs::rename(path, finished)?;
+        drop(file);
+        let _ = fs::remove_file(unnamed);
+        return Ok(create_private_file(path)?.ok_or(ErrorKind::ResourceBusy)?);
     }
     fs::rename(unnamed, path)?;
     Ok(file)
@@ -467,6 +480,23 @@ mod tests {
         let expected = names.map(|name| path(&format!("{name}.jsonl")));
         assert_eq!(taken.collect::<Vec<_>>(), expected);
         assert_eq!(fs::read(path("it-2.jsonl")).expect("a file"), b"notes");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn recording_whose_file_was_removed_takes_no_name_from_another_one() {
+        let directory = Directory::new("removed");
+        let path = directory.0.join("it");
+        let mut first = PartWriter::create(&path, Some(100), 8).expect("a file");
+        fs::remove_file(&path).expect("a file");
+        let mut second = PartWriter::create(&path, Some(100), 7).expect("a file");
+        assert_eq!(second.path, path);
+        second.write_lines(b"{\"line\":0}\n").expect("a file");
+        let error = first.write_lines(&[b'\n'; 100]).expect_err("no name");
+        assert!(error.to_string().contains("moved or removed"), "{error}");
+        drop(second);
+        assert_eq!(directory.names(), ["it"]);
+        assert_eq!(read(&path).expect("a recording"), 1);
     }
 
     /// Another recording of the same name begins at any moment of a rotation.
