@@ -221,7 +221,8 @@ impl Rules {
             // An event that was polled late may know less than is known by now.
             let is_late = self.steps > 1;
             assert!(is_late || ended.exit == transport.exit, "(14) exit: {text}");
-            let is_kept = self.config.limits.stderr_tail > 0 && transport.has_stderr;
+            // A single byte that is kept ends a line.
+            let is_kept = self.config.limits.stderr_tail > 1 && transport.has_stderr;
             let is_quoted = !ended.stderr.is_empty() || !is_kept;
             assert!(is_late || is_quoted, "(14) stderr: {text}");
         }
