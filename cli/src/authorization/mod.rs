@@ -1,8 +1,10 @@
-//! Signs in at servers that want it. `options` has the options, `person` asks whoever is at this computer, and `keychain` keeps tokens.
+//! Signs in at servers that want it. `options` has the options, `person` asks whoever is at this computer, `pasted` judges what they paste, and `keychain`
+//! keeps tokens.
 
 #[cfg(feature = "keychain")]
 mod keychain;
 mod options;
+mod pasted;
 mod person;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

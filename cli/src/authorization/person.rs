@@ -14,6 +14,7 @@ use everlink_tokio::http::HttpWeb;
 use serde_json::{Value, json};
 
 use super::AuthOptions;
+use super::pasted::Pasted;
 use crate::Failure;
 use crate::args::LogFormat;
 use crate::output::{warn, warning, write_to_stderr};
@@ -131,29 +132,27 @@ struct PasteReader(Arc<Mutex<Option<WaitingSignIn>>>);
 /// A sign-in that waits for a pasted URL.
 struct WaitingSignIn {
     redirect: RedirectSender,
-    /// The parameter by which its URL is recognised.
-    state: String,
+    /// The URL of its page, by which its answer is recognised.
+    page: String,
 }
 
 impl PasteReader {
-    /// Gives the next lines to the sign-in at this page, until one has what it waits for. An earlier sign-in gets no more lines.
-    fn expect(&self, page: &str, redirect: &RedirectSender) {
-        let mut parameters = page.split(['?', '&']);
-        let state = parameters.find(|parameter| parameter.starts_with("state="));
+    /// Gives the next lines to the sign-in at this page, until one answers it. An earlier sign-in gets no more lines. Says what is wrong with other lines.
+    fn expect(&self, page: &str, redirect: &RedirectSender, messages: &Messages) {
         let waiting = WaitingSignIn {
             redirect: redirect.clone(),
-            state: state.unwrap_or_default().to_owned(),
+            page: page.to_owned(),
         };
         let is_reading = self.lock().replace(waiting).is_some();
         if is_reading {
             return;
         }
-        let reader = self.clone();
+        let (reader, messages) = (self.clone(), messages.clone());
         thread::spawn(move || {
             loop {
                 let mut line = String::new();
                 match stdin().read_line(&mut line) {
-                    Ok(1..) if reader.give(&line) => return,
+                    Ok(1..) if reader.give(&line, &messages) => return,
                     Ok(1..) => {}
                     _ => return drop(reader.lock().take()),
                 }
@@ -161,14 +160,23 @@ impl PasteReader {
         });
     }
 
-    /// Gives a line to the sign-in that waits. Returns whether none waits any more.
-    fn give(&self, line: &str) -> bool {
+    /// Gives a line to the sign-in that waits, if it is the answer. Returns whether none waits any more.
+    fn give(&self, line: &str, messages: &Messages) -> bool {
         let mut waiting = self.lock();
-        if let Some(sign_in) = &*waiting {
+        let Some(sign_in) = &*waiting else {
+            return true;
+        };
+        let pasted = Pasted::new(line, &sign_in.page);
+        if pasted == Pasted::Answer {
             sign_in.redirect.send(line.trim());
+            *waiting = None;
+            return true;
         }
-        waiting.take_if(|sign_in| line.contains(&sign_in.state));
-        waiting.is_none()
+        drop(waiting);
+        if let Some(advice) = pasted.advice() {
+            messages.show(advice, "paste", json!({}));
+        }
+        false
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<WaitingSignIn>> {
@@ -224,7 +232,7 @@ impl everlink_auth::Person for Person {
         if self.pastes {
             let text = "after the sign-in, the browser shows a page that it cannot open: paste its URL here";
             self.messages.show(text, "paste", json!({}));
-            self.paste_reader.expect(page, redirect);
+            self.paste_reader.expect(page, redirect, &self.messages);
         }
     }
 

@@ -767,18 +767,26 @@ fn redirect_of(page: &str) -> String {
     location.expect("a redirect").to_owned()
 }
 
+/// The sign-in page that is on the screen.
+fn page_on(screen: &str) -> String {
+    let mut words = screen.split_whitespace();
+    let page = words.find(|word| word.contains("code_challenge="));
+    page.expect("a URL").to_owned()
+}
+
 /// The form of the server's question reads the same standard input as the sign-in before it.
 #[test]
 fn call_with_a_pasted_sign_in_then_asks_the_question_of_the_server() {
     let user = User::new("paste-and-ask");
     let mut call = Terminal::start(&mut user.command("call", &["ask", "--paste"]));
-    let screen = call.read_until("paste its URL here");
-    let page = screen
-        .split_whitespace()
-        .find(|word| word.contains("code_challenge="));
-    let last_page = redirect_of(page.expect("a URL"));
+    let page = page_on(&call.read_until("paste its URL here"));
+    let last_page = redirect_of(&page);
     // A line that belongs to no sign-in does not end the reading.
     call.type_text("http://127.0.0.1/callback?code=x&state=wrong\n");
+    call.read_until("belongs to another sign-in");
+    // The page has the right state, but is not the last one.
+    call.type_text(&format!("{page}\n"));
+    call.read_until("no `code` and no `error`");
     call.type_text(&format!("{last_page}\n"));
     call.read_until("Send this?");
     call.type_text("y\n");
