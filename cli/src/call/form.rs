@@ -7,14 +7,17 @@ use everlink::{ErrorObject, Payload};
 use serde_json::{Map, Value, json};
 
 use crate::output::single_line;
-use crate::system::END_OF_INPUT_KEY;
+use crate::system::{END_OF_INPUT_KEY, discard_typed_input};
 
-/// Asks the person for each field, and whether the answers may be sent.
+/// Asks the person for each field, and whether the answers may be sent. Only what they type after the question counts.
 pub(super) fn ask_person(ask: &Ask) -> Result<Payload, ErrorObject> {
     let params = ask.params.as_ref();
     let params = params.and_then(|params| params.parse::<Value>().ok());
     let params = params.unwrap_or_default();
-    let answer = Form(&params).fill(&mut stdin().lock(), &mut stderr());
+    let mut input = stdin().lock();
+    // An empty line accepts the form. It may be a second Enter after the URL of a sign-in.
+    discard_typed_input(&input);
+    let answer = Form(&params).fill(&mut input, &mut stderr());
     // If the terminal fails, the form counts as cancelled.
     let answer = answer.unwrap_or_else(|_| json!({"action": "cancel"}));
     Payload::of(&answer).map_err(|error| ErrorObject::new(-32603, error.to_string()))

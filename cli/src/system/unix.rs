@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::future::pending;
-use std::io::{self, StderrLock};
+use std::io::{self, StderrLock, StdinLock};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{
@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use rustix::io::Errno;
 use rustix::process::{Signal as ProcessSignal, getpid, kill_process};
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -100,6 +101,12 @@ pub(crate) fn wait_for_stderr(stderr: &StderrLock<'_>) -> io::Result<()> {
         polled = poll(&mut end, None);
     }
     Ok(polled.map(drop)?)
+}
+
+/// Discards what was typed at the terminal and is not read yet. Does nothing if standard input is no terminal.
+pub(crate) fn discard_typed_input(stdin: &StdinLock<'_>) {
+    // Fails without a terminal. A terminal gives one line per read, so the buffer of `stdin` has no further line.
+    let _ = tcflush(stdin, QueueSelector::IFlush);
 }
 
 /// Opens a file for writing without waiting. Returns `None` if it is a named pipe that nobody reads: to open that waits for a reader.

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, StderrLock};
+use std::io::{self, StderrLock, StdinLock};
 use std::os::windows::ffi::{OsStrExt, OsStringExt};
 use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::AsHandle;
@@ -62,6 +62,9 @@ pub(crate) async fn stdout_closed() {
 pub(crate) fn wait_for_stderr(_: &StderrLock<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Does nothing: the function of Windows for this needs unsafe code. What was typed earlier is read as an answer.
+pub(crate) fn discard_typed_input(_: &StdinLock<'_>) {}
 
 /// Opens a file for writing. Opening never waits on Windows.
 pub(crate) fn open_at_once(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {

@@ -795,6 +795,19 @@ fn call_with_a_pasted_sign_in_then_asks_the_question_of_the_server() {
     assert_eq!(text(&output.stdout), "accept\n", "{screen}");
 }
 
+/// An empty line accepts a form. It must be typed after the question.
+#[test]
+fn second_enter_after_a_pasted_url_does_not_answer_the_question_of_the_server() {
+    let user = User::new("paste-twice");
+    let mut call = Terminal::start(&mut user.command("call", &["ask", "--paste"]));
+    let page = page_on(&call.read_until("paste its URL here"));
+    call.type_text(&format!("{}\n\n", redirect_of(&page)));
+    call.read_until("Send this?");
+    call.type_text("n\n");
+    let (screen, output) = call.end();
+    assert_eq!(text(&output.stdout), "decline\n", "{screen}");
+}
+
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.
 #[test]
 fn initialize_without_a_sign_in_is_answered_with_the_page_and_works_afterwards() {
