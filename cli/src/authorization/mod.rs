@@ -1,8 +1,9 @@
-//! Signs in at servers that want it. `options` has the options, `person` asks whoever is at this computer, `pasted` judges what they paste, and `keychain`
-//! keeps tokens.
+//! Signs in at servers that want it. `options` has the options, and `login_command` the command with the same options. `person` asks whoever is at this
+//! computer, `pasted` judges what they paste, and `keychain` keeps tokens.
 
 #[cfg(feature = "keychain")]
 mod keychain;
+mod login_command;
 mod options;
 mod pasted;
 mod person;

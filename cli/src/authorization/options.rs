@@ -1,7 +1,7 @@
 //! The options for authorization, and the configuration that follows from them.
 
 use std::fs;
-use std::path::{self, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const BROWSER_OPTIONS: [&str; 7] = [
 ];
 
 /// The default host and path in the redirect URI.
-const CALLBACK: (&str, &str) = ("127.0.0.1", "/callback");
+pub(super) const CALLBACK: (&str, &str) = ("127.0.0.1", "/callback");
 
 /// How to sign in at a server over HTTP that wants it.
 #[derive(Clone, Debug, Arguments)]
@@ -390,31 +390,6 @@ impl AuthOptions {
         })))
     }
 
-    /// Returns the command that signs in at the server, with the options that choose whose tokens are used and where they are.
-    pub(crate) fn login_command(&self, server: &str) -> String {
-        let account = Some(&self.account).filter(|account| !account.is_empty());
-        // The person may run the command in another directory.
-        let absolute = |directory: &PathBuf| path::absolute(directory).unwrap_or(directory.clone());
-        let directory = self.auth_directory.as_ref().map(absolute);
-        let directory = directory.map(|directory| directory.display().to_string());
-        let mut command = format!("everlink login {}", quoted(server));
-        for (option, value) in [
-            ("--account", account),
-            ("--client-id", self.client_id.as_ref()),
-            ("--client-secret-env", self.client_secret_env.as_ref()),
-            ("--auth-directory", directory.as_ref()),
-        ] {
-            if let Some(value) = value {
-                command.push_str(&format!(" {option} {}", quoted(value)));
-            }
-        }
-        #[cfg(feature = "keychain")]
-        if self.keychain {
-            command.push_str(" --keychain");
-        }
-        command
-    }
-
     /// Returns the redirect URI to which the authorization server sends the browser.
     pub(crate) fn redirect(&self) -> Redirect {
         Redirect {
@@ -457,49 +432,4 @@ fn url(option: &str, text: &str) -> Result<Url, Failure> {
 
 fn secret_of(option: &str, variable: &str) -> Result<Secret, Failure> {
     read_variable(option, variable).map(Secret::from)
-}
-
-/// Returns the word as a shell reads it: in quotes if it has characters that shells treat specially.
-fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "-_./:=@%+,".contains(it);
-    match word
-        .chars()
-        .all(|it| is_plain(it) || (cfg!(windows) && it == '\\'))
-    {
-        true if !word.is_empty() => word.to_owned(),
-        _ if cfg!(windows) => format!("\"{word}\""),
-        _ => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Options {
-        #[command(flatten)]
-        auth: AuthOptions,
-    }
-
-    #[test]
-    fn login_command_has_the_options_that_choose_the_tokens_and_quotes_them() {
-        let server = "https://a.example/mcp?x=1&y=2";
-        for (options, command) in [
-            (&[][..], ""),
-            (
-                &["--account", "at work", "--scope", "x"],
-                " --account 'at work'",
-            ),
-            (&["--client-id", "it's"], r" --client-id 'it'\''s'"),
-            (&["--auth-directory", "/a/b"], " --auth-directory /a/b"),
-        ] {
-            let words = [&["x"], options].concat();
-            let options = Options::try_parse_from(words).expect("options");
-            let expected = format!("everlink login '{server}'{command}");
-            assert_eq!(options.auth.login_command(server), expected);
-        }
-    }
 }

@@ -324,12 +324,13 @@ fn guard_on_the_standard_streams_refuses_to_wait_for_a_paste() {
 fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
     let user = User::new("account");
     let recording = user.record_path();
-    let options = ["greet", "--account", "work", "--record", &recording];
+    let options = ["greet", "--account", "work", "--callback-port", "33419"];
+    let options = [&options[..], &["--record", &recording]].concat();
     let output = user.run("call", &options);
     let stderr = text(&output.stderr);
     let store = user.store.display();
     let login = format!(
-        "run `everlink login {} --account work --auth-directory {store}`",
+        "run `everlink login {} --account work --auth-directory {store} --callback-port 33419`",
         user.server.url
     );
     assert!(stderr.contains(&login), "{stderr}");
