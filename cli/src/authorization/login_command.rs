@@ -82,7 +82,7 @@ impl AuthOptions {
 }
 
 /// Returns the path as an absolute one: the person may run the command in another directory.
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -1,6 +1,7 @@
 //! The options for authorization, and the configuration that follows from them.
 
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use everlink::auth::{
 use everlink::http::Url;
 use everlink_auth::{FileStore, PrivateKey, Redirect, Store};
 
+use super::login_command::absolute;
 use crate::args::parse_timeout;
 use crate::target::read_variable;
 use crate::{Failure, usage_error};
@@ -409,6 +411,20 @@ impl AuthOptions {
             |reason: String| usage_error(format!("--private-key {}: {reason}", file.display()));
         let pem = fs::read(file).map_err(|error| key_error(error.to_string()))?;
         PrivateKey::from_pem(&pem).map(Some).map_err(key_error)
+    }
+
+    /// Hashes what decides whose tokens are used: the store, and the account, client or token with which a program signs in.
+    pub(crate) fn hash_user(&self, hasher: &mut impl Hasher) {
+        (&self.account, &self.client_id, self.client_credentials).hash(hasher);
+        matches!(self.oauth, OAuth::Off).hash(hasher);
+        let of_user = || Some(FileStore::of_user()?.directory().to_owned());
+        let directory = self.auth_directory.clone().or_else(of_user);
+        for path in [&directory, &self.workload_token, &self.id_token] {
+            path.as_deref().map(absolute).hash(hasher);
+        }
+        (&self.idp_token_endpoint, &self.idp_client_id).hash(hasher);
+        #[cfg(feature = "keychain")]
+        self.keychain.hash(hasher);
     }
 
     /// Returns the token store: files, or the keychain with files as fallback.

@@ -81,7 +81,10 @@ fn target_hash(target: &Target) -> u64 {
     let header_names = target.header.iter().map(|field| field.split(':').next());
     header_names.collect::<Vec<_>>().hash(&mut hasher);
     (&target.header_env, &target.bearer_env).hash(&mut hasher);
-    (&target.auth.account, &target.auth.client_id).hash(&mut hasher);
+    // Nobody signs in at a server that a command starts.
+    if target.url.is_some() {
+        target.auth.hash_user(&mut hasher);
+    }
     hasher.finish()
 }
 
@@ -116,10 +119,25 @@ mod tests {
             "--header-env A",
             "--header X-Key:1",
             "--header X-Other:1",
+            "--auth-directory /a",
+            "--auth-directory /b",
+            "--workload-token /a",
+            "--workload-token /b",
+            "--idp-token-endpoint https://i.example/t --idp-client-id a --id-token /a",
+            "--idp-token-endpoint https://i.example/t --idp-client-id a --id-token /b",
+            "--idp-token-endpoint https://i.example/t --idp-client-id b --id-token /a",
+            "--idp-token-endpoint https://j.example/t --idp-client-id a --id-token /a",
+            "--client-id a --client-credentials --client-secret-env A",
+            "--oauth off",
         ];
         let hashes: BTreeSet<u64> = options.iter().map(|options| hash_of(options)).collect();
         assert_eq!(hashes.len(), options.len());
         // The value may be a secret.
         assert_eq!(hash_of("--header X-Key:1"), hash_of("--header X-Key:2"));
+        // Both name the same directory.
+        assert_eq!(
+            hash_of("--auth-directory a"),
+            hash_of("--auth-directory ./a")
+        );
     }
 }
