@@ -103,6 +103,13 @@ impl Messages {
         Ok(Messages { audience, lines })
     }
 
+    /// Says that the person must open the page themselves.
+    fn show_no_browser(&self, error: &io::Error) {
+        let text = format!("no browser can be started ({error}): open the page yourself");
+        let details = json!({"no_browser": error.to_string()});
+        self.show(&text, "no_browser", details);
+    }
+
     /// Shows a text. A log of JSON also has its kind, as the events of a link have, and these details.
     fn show(&self, text: &str, kind: &str, details: Value) {
         let line = match self.audience {
@@ -124,6 +131,12 @@ impl Messages {
     }
 }
 
+/// Starts a thread. Fails if the system has none left. `thread::spawn` would panic, and so end the thread that drives the authorization.
+fn start_thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.into());
+    thread.spawn(run).map(drop)
+}
+
 /// Reads the URLs that the person pastes. One thread reads for all sign-ins, and ends with the line that the sign-in waits for: the form for a question of
 /// the server reads standard input next.
 #[derive(Clone, Default)]
@@ -138,17 +151,18 @@ struct WaitingSignIn {
 
 impl PasteReader {
     /// Gives the next lines to the sign-in at this page, until one answers it. An earlier sign-in gets no more lines. Says what is wrong with other lines.
-    fn expect(&self, page: &str, redirect: &RedirectSender, messages: &Messages) {
+    /// Fails if the system has no thread left. Then no sign-in waits.
+    fn expect(&self, page: &str, redirect: &RedirectSender, messages: &Messages) -> io::Result<()> {
         let waiting = WaitingSignIn {
             redirect: redirect.clone(),
             page: page.to_owned(),
         };
         let is_reading = self.lock().replace(waiting).is_some();
         if is_reading {
-            return;
+            return Ok(());
         }
         let (reader, messages) = (self.clone(), messages.clone());
-        thread::spawn(move || {
+        let read = move || {
             loop {
                 let mut line = String::new();
                 match stdin().read_line(&mut line) {
@@ -157,7 +171,13 @@ impl PasteReader {
                     _ => return drop(reader.lock().take()),
                 }
             }
-        });
+        };
+        let started = start_thread("paste", read);
+        if started.is_err() {
+            // The next sign-in must start a reader, because none is there.
+            self.lock().take();
+        }
+        started
     }
 
     /// Gives a line to the sign-in that waits, if it is the answer. Returns whether none waits any more.
@@ -206,11 +226,14 @@ impl everlink_auth::Person for Person {
     fn visit(&self, url: &Url, redirect: &RedirectSender) {
         if let Some(web) = &self.follows {
             let (web, page, redirect) = (Arc::clone(web), url.clone(), redirect.clone());
-            thread::spawn(move || {
+            let follow = move || {
                 if let Err(why) = redirect.follow(&*web, page) {
                     warn(&why);
                 }
-            });
+            };
+            if let Err(error) = start_thread("sign-in-page", follow) {
+                warn(&format!("the sign-in page cannot be read: {error}"));
+            }
             return;
         }
         let page = url.as_str();
@@ -220,19 +243,26 @@ impl everlink_auth::Person for Person {
         if self.opens_browser {
             // It may be the browser itself that runs until it is closed.
             let (page, messages) = (page.to_owned(), self.messages.clone());
-            thread::spawn(move || {
+            let open = move || {
                 if let Err(error) = webbrowser::open(&page) {
-                    let text =
-                        format!("no browser can be started ({error}): open the page yourself");
-                    let details = json!({"no_browser": error.to_string()});
-                    messages.show(&text, "no_browser", details);
+                    messages.show_no_browser(&error);
                 }
-            });
+            };
+            if let Err(error) = start_thread("browser", open) {
+                self.messages.show_no_browser(&error);
+            }
         }
         if self.pastes {
             let text = "after the sign-in, the browser shows a page that it cannot open: paste its URL here";
             self.messages.show(text, "paste", json!({}));
-            self.paste_reader.expect(page, redirect, &self.messages);
+            let reading = self.paste_reader.expect(page, redirect, &self.messages);
+            if let Err(error) = reading {
+                let text = format!(
+                    "a pasted URL cannot be read ({error}): end the program, and start it again"
+                );
+                let details = json!({"no_paste": error.to_string()});
+                self.messages.show(&text, "no_paste", details);
+            }
         }
     }
 
