@@ -18,7 +18,6 @@ use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::asking::Addressee;
 use crate::server::requests::checks::check_params;
-use crate::server::requests::places::Holder;
 use crate::server::requests::reply::{InputRequired, Progress, Verdict};
 use crate::server::session::LegacySession;
 use crate::server::session::deferred::DeferredMessage;
@@ -325,11 +324,6 @@ impl Server {
             server.binding.tell_of_change(change);
             Ok(())
         })
-    }
-
-    /// The client that a request counts for. `None` on a byte stream, and if the request is over.
-    pub(crate) fn holder_of(&self, request: RequestId) -> Option<&Holder> {
-        self.requests.get(request)?.arrival().holder.as_deref()
     }
 
     /// Whether a client watches exactly this URI.

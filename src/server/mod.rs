@@ -70,6 +70,7 @@ use outgoing::writer::MessageWriter;
 use requests::Requests;
 use requests::admission::unavailable;
 use requests::asks;
+use requests::places::Holder;
 use session::Sessions;
 use session::offer::OfferState;
 use watches::Watches;
@@ -298,6 +299,11 @@ impl Server {
     pub(crate) fn wire_id(&self, request: RequestId) -> Option<&Id> {
         let entry = self.requests.get(request)?;
         Some(&entry.arrival().wire.id)
+    }
+
+    /// The client that a request counts for. `None` on a byte stream, and if the request is over.
+    pub(crate) fn holder_of(&self, request: RequestId) -> Option<&Holder> {
+        self.requests.get(request)?.arrival().holder.as_deref()
     }
 
     /// Whether any client is to be told of a change of the resource at `uri`.
