@@ -167,11 +167,23 @@ impl Exchanges {
                 // An answer that nobody awaits any more need not be looked at.
                 let is_over = exchange.status == Some(404) && exchange.call.is_some_and(is_heard);
                 let session = exchange.session.clone().filter(|_| is_over);
-                let epoch = exchange.epoch;
+                let (epoch, id) = (exchange.epoch, exchange.id);
+                let session = session.filter(|_| !self.is_answered_elsewhere(epoch, id));
                 self.over.extend(session.map(|session| (epoch, session)));
             }
             _ => {}
         }
+    }
+
+    /// Whether the server answered a request on the stream of another one, or on its own.
+    fn is_answered_elsewhere(&self, epoch: Epoch, id: Option<i64>) -> bool {
+        let mut others = self
+            .all
+            .values()
+            .filter(|it| it.epoch == epoch && it.id != id);
+        let answer = id.map(|id| format!("\"id\":{id},"));
+        answer
+            .is_some_and(|text| others.any(|it| String::from_utf8_lossy(&it.said).contains(&text)))
     }
 
     pub(super) fn look(&self, view: &mut StateView) {
