@@ -431,13 +431,14 @@ impl Rules {
 
     /// What waited to be polled was bounded: by the limits, by what was fed at once, and by what the application did.
     fn judge_burst(&mut self, unfinished: usize) {
+        let burst = std::mem::take(&mut self.burst);
         if !self.is_offered {
             // What comes before the offer is answered when it comes.
+            self.burst.before = burst.before + burst.messages;
             return;
         }
         let limits = &self.config.limits;
         let now = unfinished + self.asks.open().count() + self.conversation.listens();
-        let burst = std::mem::take(&mut self.burst);
         let frames = limits.queued_bytes / SMALLEST_FRAME;
         let queued = frames + limits.undelivered_bytes / size_of::<Event>();
         let causes = queued + burst.verbs + burst.messages + burst.before.max(now);
