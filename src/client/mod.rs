@@ -395,9 +395,10 @@ impl Client {
         answer: Result<Payload, ErrorObject>,
     ) -> Result<(), Misuse> {
         check_answer(&answer, self.cx.config.limits.message_bytes)?;
-        if let (Ok(answer), Some(_)) = (&answer, self.asks.key_of(ask)) {
+        if let (Ok(answer), Some(call)) = (&answer, self.asks.call_of(ask)) {
             // The call keeps it until the last answer of its round is there.
-            self.requests.check_long(&self.cx, answer.as_str().len())?;
+            let bytes = answer.as_str().len();
+            self.requests.check_growth(&self.cx, call, bytes)?;
         }
         self.step(now, |client| {
             let may_repeat = client.binding.may_repeat_requests();

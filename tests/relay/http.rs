@@ -1629,6 +1629,41 @@ fn long_call_is_refused_while_those_in_flight_hold_as_much_as_may_be() {
     harness.finish();
 }
 
+/// Neither the call nor the answer is long, but the call keeps both until the server has replied.
+#[test]
+fn answer_that_makes_a_call_long_counts_for_the_limit_of_long_calls() {
+    let mut harness = Harness::with(|config| {
+        config.upstream.dialect = everlink::Dialect::Modern;
+        config.upstream.limits.queued_bytes = 200 << 10;
+    });
+    harness.is_modern = true;
+    let text = "x".repeat(60 << 10);
+    let form = json!({"method": "elicitation/create", "params": {
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    let accepted = ["ann", "eve"].map(|user| {
+        let arguments = json!({"text": text});
+        let params = json!({"name": "t", "arguments": arguments});
+        let asked = harness.send(&modern(1, "tools/call", params).by(Some(user)));
+        harness.reply(json!({"resultType": "input_required", "inputRequests": {"a": form}}));
+        let params = json!({
+            "name": "t",
+            "arguments": arguments,
+            "inputResponses": {"a": {"action": "accept", "content": {"text": text}}},
+            "requestState": harness.result(asked)["requestState"],
+        });
+        let before = harness.received("tools/call").len();
+        let again = harness.send(&modern(2, "tools/call", params).by(Some(user)));
+        let is_refused = harness.text(again).contains("the queue is full");
+        let is_sent = harness.received("tools/call").len() > before;
+        assert_ne!(is_refused, is_sent, "{}", harness.text(again));
+        is_sent
+    });
+    assert_eq!(accepted, [true, false]);
+    harness.finish();
+}
+
 /// A call that is never sent again does not keep its parameters, so any number may be in flight.
 #[test]
 fn long_calls_of_a_legacy_server_do_not_count_once_they_are_sent() {

@@ -551,9 +551,14 @@ impl Driver {
         let now = self.now();
         match record {
             Ok(record) => {
-                self.note_lock(key, true);
+                self.note_lock(key.clone(), true);
                 let record = record.as_deref();
+                let before = self.authorizer.state();
                 self.authorizer.handle(now, Input::Locked { record });
+                if before == State::Locking && self.authorizer.state() == State::SignedIn {
+                    // Another process stored tokens meanwhile, and they are used from now on.
+                    self.note_saved(key, true);
+                }
             }
             Err(error) => self.lock_failed(key, lock, &error),
         }

@@ -16,11 +16,11 @@ impl AuthOptions {
         }
         for (option, value) in self.values() {
             if let Some(value) = value {
-                command.push_str(&format!(" {option} {}", quoted(&value)));
+                command.push_str(&with_value(option, &value));
             }
         }
         for parameter in &self.authorize_param {
-            command.push_str(&format!(" --authorize-param {}", quoted(parameter)));
+            command.push_str(&with_value("--authorize-param", parameter));
         }
         command
     }
@@ -90,6 +90,12 @@ fn shown(path: Option<&PathBuf>) -> Option<String> {
     path.map(|path| absolute(path).display().to_string())
 }
 
+/// Returns an option with its value, for a shell. A value that begins with a hyphen would be read as an option.
+fn with_value(option: &str, value: &str) -> String {
+    let between = if value.starts_with('-') { '=' } else { ' ' };
+    format!(" {option}{between}{}", quoted(value))
+}
+
 /// Returns the word as a shell reads it: in quotes if it has characters that shells treat specially.
 fn quoted(word: &str) -> String {
     let is_plain = |it: char| it.is_alphanumeric() || "-_./:=@%+,".contains(it);
@@ -132,6 +138,7 @@ mod tests {
                 " --account 'at work' --scope 'x y'",
             ),
             (&["--client-id", "it's"], r" --client-id 'it'\''s'"),
+            (&["--client-id=-a"], " --client-id=-a"),
             (&["--auth-directory", "/a/b"], " --auth-directory /a/b"),
             (
                 &["--authorize-param", "a=1", "--authorize-param", "b=2 3"],

@@ -45,17 +45,15 @@ impl Pasted {
 
 /// Returns the value of a parameter in the query of a URL, or in a query without its URL. `None` if the parameter is absent or given twice: the authorizer
 /// uses neither.
-fn value<'a>(url: &'a str, name: &str) -> Option<&'a str> {
+fn value(url: &str, name: &str) -> Option<String> {
     // The whole URL has a question mark before the first parameter. Later ones belong to a value.
     let query = match url.split_once('?') {
         Some((before, query)) if !before.contains(['=', '&']) => query,
         _ => url,
     };
     let query = query.split_once('#').map_or(query, |(query, _)| query);
-    let pairs = query
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let mut values = pairs.filter_map(|(of, value)| (of == name).then_some(value));
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    let mut values = pairs.filter_map(|(of, value)| (of == name).then(|| value.into_owned()));
     values.next().filter(|_| values.next().is_none())
 }
 
@@ -78,6 +76,7 @@ mod tests {
             ),
             ("http://127.0.0.1:1/?state=s1&code=a?b#top", Pasted::Answer),
             ("code=x&state=s1", Pasted::Answer),
+            ("?code=x&state=s%31", Pasted::Answer),
             ("?code=x&state=s1", Pasted::Answer),
             (PAGE, Pasted::NoAnswer),
             (

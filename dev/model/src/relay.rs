@@ -185,7 +185,7 @@ pub(crate) struct Guarded {
     host: Host,
     /// What the host was to be told may have been lost.
     is_lossy: bool,
-    /// When it sent its last bytes.
+    /// When it sent its last bytes, as the relay was told.
     sent: Instant,
     /// The era of the server that was ready last: the relay passes on what that server offered also after its end.
     behind: Option<Era>,
@@ -270,7 +270,7 @@ impl Case for Guarded {
             }
             Op::End => {
                 if is_serving(pair) {
-                    case.leaves(world.now);
+                    case.leaves(pair.client().1);
                 }
                 world.tell_downstream(Input::end(Vec::new()));
             }
@@ -440,7 +440,7 @@ impl World<Guarded> {
                 let (said, _) = self.case.conversation.fed(bytes);
                 self.case.said(said);
                 if !self.case.conversation.has_ended() {
-                    self.case.sent = self.now;
+                    self.case.sent = self.machine.client().1;
                 }
                 self.tell_downstream(Input::bytes(bytes));
             }

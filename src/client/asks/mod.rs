@@ -105,6 +105,14 @@ impl Asks {
         first.is_some_and(|(origin, _)| matches!(origin, Origin::Request(_)))
     }
 
+    /// The call between two rounds that the answer is for. `None` if the ask is a request of its own.
+    pub(super) fn call_of(&self, ask: AskId) -> Option<CallId> {
+        match self.open.get(ask)?.origin {
+            Origin::Request(_) => None,
+            Origin::Round(call, _) => Some(call),
+        }
+    }
+
     /// The key under which a modern server expects the answer.
     pub(super) fn key_of(&self, ask: AskId) -> Option<&str> {
         match &self.open.get(ask)?.origin {

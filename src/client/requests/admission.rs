@@ -85,20 +85,22 @@ fn instead_of(method: &str) -> &'static str {
 /// Checks whether the queue has room for a notification of so many bytes.
 pub(in crate::client) fn check_notice(cx: &Context, bytes: usize) -> Result<(), Misuse> {
     let queued = (cx.frames.notices(), cx.frames.bytes());
-    check_queue(&cx.config.limits, queued, bytes)
+    check_queue(&cx.config.limits, queued, bytes, true)
 }
 
-/// Checks whether a queue of `count` messages with `held` bytes has room for one of `bytes`.
+/// Checks whether a queue of `count` messages with `held` bytes has room for one of `bytes`. `is_limited`: its bytes are limited, and not only the number
+/// of messages.
 pub(super) fn check_queue(
     limits: &Limits,
     (count, held): (usize, usize),
     bytes: usize,
+    is_limited: bool,
 ) -> Result<(), Misuse> {
     if bytes > limits.message_bytes {
         return Err(Misuse::TooLarge { bytes });
     }
     // An empty queue takes a message of any size.
-    let is_too_much = held > 0 && held + bytes > limits.queued_bytes;
+    let is_too_much = is_limited && held > 0 && held + bytes > limits.queued_bytes;
     if count >= limits.queued_calls || is_too_much {
         let (calls, bytes) = (count, held);
         return Err(Misuse::QueueFull { calls, bytes });

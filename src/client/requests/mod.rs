@@ -27,6 +27,7 @@ use crate::protocol::watch::List;
 use crate::wire::{Id, SHORT};
 use calls::{Call, Calls, Phase};
 use pending::{Found, Pending, Purpose};
+use queue::if_long;
 pub(super) use returned::Resent;
 
 #[derive(Debug)]
@@ -331,19 +332,24 @@ impl Requests {
     /// Checks whether there is room for a call of so many bytes. Notifications have a limit of their own, so that they do not keep calls out.
     pub(super) fn check_room(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
         // The long calls of a relay's clients must not keep short ones out.
-        let waiting = match cx.config.has_many_clients() {
-            true => 0,
-            false => self.calls.waiting_bytes(),
-        };
-        admission::check_queue(&cx.config.limits, (self.calls.queued(), waiting), bytes)?;
-        self.check_long(cx, bytes)
+        let is_limited = !cx.config.has_many_clients();
+        let queued = (self.calls.queued(), self.calls.waiting_bytes());
+        admission::check_queue(&cx.config.limits, queued, bytes, is_limited)?;
+        self.check_long(cx, if_long(bytes))
     }
 
-    /// Checks whether there is room for so many bytes more in the calls of a relay's clients. One client could send long calls or answers that
-    /// stay until the server replies. Short ones are bounded by their number.
-    pub(super) fn check_long(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
+    /// Checks whether a call may grow by so many bytes.
+    pub(super) fn check_growth(&self, cx: &Context, id: CallId, more: usize) -> Result<(), Misuse> {
+        let weight = self.calls.call(id).map_or(0, |call| call.weight);
+        let long_bytes = if_long(weight + more) - if_long(weight);
+        self.check_long(cx, long_bytes)
+    }
+
+    /// Checks whether there is room for so many bytes more in the long calls of a relay's clients. One client could send long calls or answers that
+    /// stay until the server replies. Short calls are bounded by their number.
+    fn check_long(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
         let held = self.calls.long_bytes();
-        let is_limited = bytes > SHORT && held > 0 && cx.config.has_many_clients();
+        let is_limited = bytes > 0 && held > 0 && cx.config.has_many_clients();
         if is_limited && held + bytes > cx.config.limits.queued_bytes {
             let (calls, bytes) = (self.calls.len(), held);
             return Err(Misuse::QueueFull { calls, bytes });
