@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
-use std::mem;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -29,6 +28,14 @@ use super::proxy_connector::ProxyConnector;
 
 /// How long an idle connection is used again. Some servers close theirs after 5 s, and a request that is sent at that moment is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The maximum number of bytes of a request's body that hyper takes at once. The machine counts them as sent when hyper takes them, so a small number
+/// keeps that close to what has left.
+const MAX_PIECE: usize = 32 << 10;
+
+/// The maximum number of bytes that hyper holds for a connection, or for a stream of HTTP/2, before it takes no further piece. It is also the maximum
+/// length of the head of a response over HTTP/1.
+const MAX_BUFFERED: usize = 64 << 10;
 
 /// The connections of one epoch. Dropping it closes them.
 pub(super) struct ClientConnections {
@@ -140,9 +147,9 @@ async fn open(
     let connected = stream.connected();
     #[cfg(feature = "http2")]
     if connected.is_negotiated_h2() {
-        let executor = hyper_util::rt::TokioExecutor::new();
-        let opened = http2::handshake(executor, stream).await;
-        let (sender, connection) = opened.map_err(|error| fault(&error))?;
+        let mut builder = http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+        let opened = builder.max_send_buf_size(MAX_BUFFERED).handshake(stream);
+        let (sender, connection) = opened.await.map_err(|error| fault(&error))?;
         // Errors of a connection reach the exchanges on it.
         tokio::spawn(async { drop(connection.await) });
         return Ok(ClientConnection {
@@ -151,8 +158,9 @@ async fn open(
             is_forward_proxy: false,
         });
     }
-    let opened = http1::handshake(stream).await;
-    let (sender, connection) = opened.map_err(|error| fault(&error))?;
+    let mut builder = http1::Builder::new();
+    let opened = builder.max_buf_size(MAX_BUFFERED).handshake(stream);
+    let (sender, connection) = opened.await.map_err(|error| fault(&error))?;
     tokio::spawn(async { drop(connection.await) });
     Ok(ClientConnection {
         server,
@@ -231,7 +239,7 @@ pub(super) fn unsendable(error: impl Error) -> Fault {
     Fault::with_detail(FaultKind::Other, error.to_string())
 }
 
-/// The body of a request. It reports the bytes that hyper takes.
+/// The body of a request. hyper takes it in pieces, and each is reported when it is taken.
 pub(super) struct RequestBody {
     pub(super) bytes: Bytes,
     pub(super) epoch: Epoch,
@@ -250,8 +258,8 @@ impl Body for RequestBody {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        let bytes = mem::take(&mut self.bytes);
-        let (stream, len) = (self.stream, bytes.len());
+        let (stream, len) = (self.stream, self.bytes.len().min(MAX_PIECE));
+        let bytes = self.bytes.split_to(len);
         self.results.send((self.epoch, Input::Sent { stream, len }));
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }

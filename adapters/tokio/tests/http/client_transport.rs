@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::support::run_isolated;
 
-const STREAM: StreamId = StreamId::new(7);
+pub(crate) const STREAM: StreamId = StreamId::new(7);
 
 #[test]
 fn exchange_is_reported_from_opened_to_end() {
@@ -477,7 +477,7 @@ fn each_failure_has_its_fault_kind() {
 }
 
 /// A transport with a task that polls it all the time, as a driver does. Dropping this drops the transport.
-struct Driven {
+pub(crate) struct Driven {
     outputs: UnboundedSender<(Output<Infallible>, Vec<u8>)>,
     inputs: UnboundedReceiver<Input<'static>>,
 }
@@ -507,18 +507,18 @@ impl Driven {
         Driven { outputs, inputs }
     }
 
-    fn perform(&self, output: Output<Infallible>, bytes: &[u8]) {
+    pub(crate) fn perform(&self, output: Output<Infallible>, bytes: &[u8]) {
         let sent = self.outputs.send((output, bytes.to_vec()));
         sent.expect("the task runs");
     }
 }
 
 /// Creates a transport that has just begun an exchange.
-fn start_exchange(url: &str, body: &[u8]) -> Driven {
+pub(crate) fn start_exchange(url: &str, body: &[u8]) -> Driven {
     start_exchange_with(Connector::new(), url, body)
 }
 
-fn start_exchange_with(connector: Connector, url: &str, body: &[u8]) -> Driven {
+pub(crate) fn start_exchange_with(connector: Connector, url: &str, body: &[u8]) -> Driven {
     let (transport, epoch) = (Driven::new(connector, true), Epoch::FIRST);
     transport.perform(Output::Open { epoch }, b"");
     transport.perform(request(url, body), body);
@@ -544,12 +544,12 @@ fn request_on(number: u64, url: &str) -> Output<Infallible> {
     }
 }
 
-async fn next_input(transport: &mut Driven) -> Input<'static> {
+pub(crate) async fn next_input(transport: &mut Driven) -> Input<'static> {
     transport.inputs.recv().await.expect("the task runs")
 }
 
 /// Waits for the end of the exchange. Returns its faults.
-async fn end(transport: &mut Driven) -> Vec<FaultKind> {
+pub(crate) async fn end(transport: &mut Driven) -> Vec<FaultKind> {
     loop {
         if let Input::End { stream, faults } = next_input(transport).await {
             assert_eq!(stream, STREAM);
@@ -572,7 +572,7 @@ async fn faults(url: &str) -> Vec<FaultKind> {
     end(&mut start_exchange(url, b"{}")).await
 }
 
-async fn listen() -> (TcpListener, SocketAddr) {
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     (listener, address)
@@ -584,7 +584,7 @@ async fn accept(listener: &TcpListener) -> (String, TcpStream) {
     (read_until(&mut socket, b"{}").await, socket)
 }
 
-async fn read_until(socket: &mut TcpStream, end: &[u8]) -> String {
+pub(crate) async fn read_until(socket: &mut TcpStream, end: &[u8]) -> String {
     let mut read = Vec::new();
     while !read.ends_with(end) {
         read.push(socket.read_u8().await.expect("a byte"));
@@ -592,7 +592,7 @@ async fn read_until(socket: &mut TcpStream, end: &[u8]) -> String {
     String::from_utf8(read).expect("text")
 }
 
-async fn send(socket: &mut TcpStream, text: &str) {
+pub(crate) async fn send(socket: &mut TcpStream, text: &str) {
     let sent = socket.write_all(text.as_bytes()).await;
     sent.expect("the client listens");
 }

@@ -13,3 +13,4 @@ mod server_transport;
 mod stores;
 mod support;
 mod tls;
+mod unread_requests;
