@@ -3,7 +3,11 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
+#[cfg(feature = "http2")]
+use std::future::Future;
 use std::pin::Pin;
+#[cfg(feature = "http2")]
+use std::sync::{Arc, Weak};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,8 +22,13 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 #[cfg(feature = "http2")]
 use hyper::client::conn::http2;
+#[cfg(feature = "http2")]
+use hyper::rt::Executor;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::Connection as _;
+use tokio::task::JoinHandle;
+#[cfg(feature = "http2")]
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -49,7 +58,7 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// A connection to a server. A task of its own moves its bytes.
+/// A connection to a server. Tasks of its own move its bytes. Dropping it aborts them, because an orderly end waits for a server that may not read.
 pub(super) struct ClientConnection {
     /// A URL on the server that it leads to.
     server: Uri,
@@ -60,10 +69,50 @@ pub(super) struct ClientConnection {
 
 enum Sender {
     /// Carries one exchange at a time.
-    Http1(http1::SendRequest<RequestBody>),
-    /// Carries many exchanges, and stays in the list meanwhile.
+    Http1(
+        http1::SendRequest<RequestBody>,
+        #[allow(dead_code, reason = "held")] AbortOnDrop<()>,
+    ),
+    /// Carries many exchanges, and stays in the list meanwhile. All of them share the tasks.
     #[cfg(feature = "http2")]
-    Http2(http2::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>, Arc<ConnectionTasks>),
+}
+
+/// A task that is aborted at once when this is dropped.
+pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The tasks of a connection of HTTP/2: one for the connection, and some for its streams. Dropping this aborts them.
+#[cfg(feature = "http2")]
+#[derive(Default)]
+struct ConnectionTasks(Mutex<JoinSet<()>>);
+
+#[cfg(feature = "http2")]
+impl ConnectionTasks {
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
+
+/// Spawns tasks for hyper while the connection is held. It does not hold the connection, because the tasks themselves hold it.
+#[cfg(feature = "http2")]
+#[derive(Clone)]
+struct ConnectionExecutor(Weak<ConnectionTasks>);
+
+#[cfg(feature = "http2")]
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ConnectionExecutor {
+    fn execute(&self, task: F) {
+        if let Some(tasks) = self.0.upgrade() {
+            tasks.spawn(task);
+        }
+    }
 }
 
 /// A response, or a fault, with the request itself if no byte of it was written.
@@ -147,24 +196,25 @@ async fn open(
     let connected = stream.connected();
     #[cfg(feature = "http2")]
     if connected.is_negotiated_h2() {
-        let mut builder = http2::Builder::new(hyper_util::rt::TokioExecutor::new());
+        let tasks = Arc::new(ConnectionTasks::default());
+        let mut builder = http2::Builder::new(ConnectionExecutor(Arc::downgrade(&tasks)));
         let opened = builder.max_send_buf_size(MAX_BUFFERED).handshake(stream);
         let (sender, connection) = opened.await.map_err(|error| fault(&error))?;
         // Errors of a connection reach the exchanges on it.
-        tokio::spawn(async { drop(connection.await) });
+        tasks.spawn(async { drop(connection.await) });
         return Ok(ClientConnection {
             server,
-            sender: Sender::Http2(sender),
+            sender: Sender::Http2(sender, tasks),
             is_forward_proxy: false,
         });
     }
     let mut builder = http1::Builder::new();
     let opened = builder.max_buf_size(MAX_BUFFERED).handshake(stream);
     let (sender, connection) = opened.await.map_err(|error| fault(&error))?;
-    tokio::spawn(async { drop(connection.await) });
+    let task = AbortOnDrop(tokio::spawn(async { drop(connection.await) }));
     Ok(ClientConnection {
         server,
-        sender: Sender::Http1(sender),
+        sender: Sender::Http1(sender, task),
         is_forward_proxy: connected.is_proxied(),
     })
 }
@@ -172,7 +222,7 @@ async fn open(
 impl ClientConnection {
     async fn send(&mut self, mut request: Request<RequestBody>, server: &Uri) -> Sent {
         match &mut self.sender {
-            Sender::Http1(sender) => {
+            Sender::Http1(sender, _) => {
                 // The connection may still have to notice that its last exchange has ended.
                 if let Err(error) = sender.ready().await {
                     return Err((fault(&error), Some(request)));
@@ -190,7 +240,7 @@ impl ClientConnection {
                 })
             }
             #[cfg(feature = "http2")]
-            Sender::Http2(sender) => {
+            Sender::Http2(sender, _) => {
                 // The host is in the URI.
                 let host = request.headers_mut().remove(HOST);
                 let sent = sender.try_send_request(request).await;
@@ -208,20 +258,20 @@ impl ClientConnection {
 
     fn is_closed(&self) -> bool {
         match &self.sender {
-            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http1(sender, _) => sender.is_closed(),
             #[cfg(feature = "http2")]
-            Sender::Http2(sender) => sender.is_closed(),
+            Sender::Http2(sender, _) => sender.is_closed(),
         }
     }
 
     /// Returns the same connection for other exchanges, if it can carry several at once.
     fn shared(&self) -> Option<ClientConnection> {
         match &self.sender {
-            Sender::Http1(_) => None,
+            Sender::Http1(..) => None,
             #[cfg(feature = "http2")]
-            Sender::Http2(sender) => Some(ClientConnection {
+            Sender::Http2(sender, tasks) => Some(ClientConnection {
                 server: self.server.clone(),
-                sender: Sender::Http2(sender.clone()),
+                sender: Sender::Http2(sender.clone(), Arc::clone(tasks)),
                 is_forward_proxy: self.is_forward_proxy,
             }),
         }
@@ -292,7 +342,7 @@ mod tests {
             drop(connection);
             let mut connection = ClientConnection {
                 server: server.clone(),
-                sender: Sender::Http2(sender),
+                sender: Sender::Http2(sender, Arc::default()),
                 is_forward_proxy: false,
             };
             let request = Request::post(server.clone()).header("Host", "shop.invalid");

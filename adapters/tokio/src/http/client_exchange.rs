@@ -12,9 +12,10 @@ use everlink_handle::Credentials;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, StatusCode, response};
 use hyper::body::{Body as _, Frame, Incoming};
-use tokio::task::JoinHandle;
 
-use super::client_connections::{ClientConnection, ClientConnections, RequestBody, unsendable};
+use super::client_connections::{
+    AbortOnDrop, ClientConnection, ClientConnections, RequestBody, unsendable,
+};
 use super::fault::fault;
 
 /// What arrived of a response at the same time, in this order. Most responses arrive whole.
@@ -123,15 +124,6 @@ impl Exchange {
             request.headers_mut().insert(name, value);
         }
         Ok(credentials.ticket)
-    }
-}
-
-/// A task that is aborted at once when this is dropped.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

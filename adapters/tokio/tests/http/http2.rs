@@ -11,7 +11,7 @@ use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::support::run_isolated;
-use crate::tls::{self, accept_any_certificate};
+use crate::tls::{self, TlsPeer, accept_any_certificate};
 
 #[test]
 fn response_body_that_follows_its_head_over_http2_is_read() {
@@ -36,6 +36,7 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 /// The flag of SETTINGS and PING frames.
 const ACK: u8 = 1;
 /// The flag of DATA and HEADERS frames.
@@ -49,8 +50,7 @@ fn serve(listener: &TcpListener) {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tls = ServerConnection::new(Arc::new(config)).expect("a connection");
     let mut peer = StreamOwned::new(tls, socket);
-    let mut preface = [0; 24];
-    peer.read_exact(&mut preface).expect("a preface");
+    read_preface(&mut peer);
     send_frame(&mut peer, SETTINGS, 0, 0, b"");
     // Until the client disconnects.
     while let Some(frame) = read_frame(&mut peer) {
@@ -62,6 +62,21 @@ fn serve(listener: &TcpListener) {
             _ => {}
         }
     }
+}
+
+/// Begins a connection as a server that lets the client send 1 GiB at once.
+pub(crate) fn allow_large_requests(peer: &mut TlsPeer) {
+    read_preface(peer);
+    let window = 1_u32 << 30;
+    // The setting 4 is the window of each stream.
+    let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
+    send_frame(peer, SETTINGS, 0, 0, &setting);
+    send_frame(peer, WINDOW_UPDATE, 0, 0, &window.to_be_bytes());
+}
+
+fn read_preface(peer: &mut impl Read) {
+    let mut preface = [0; 24];
+    peer.read_exact(&mut preface).expect("a preface");
 }
 
 /// Answers a request: first the head, then the body.

@@ -1,5 +1,6 @@
 //! TLS for the peers of tests: a server with an invalid certificate, and a client that accepts it.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -7,7 +8,13 @@ use rustls::crypto::ring::{default_provider, sign::any_eddsa_type};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, ServerConfig, ServerConnection, SignatureScheme,
+    StreamOwned,
+};
+
+/// A server's end of a connection.
+pub(crate) type TlsPeer = StreamOwned<ServerConnection, TcpStream>;
 
 /// Returns the TLS config of a server.
 pub(crate) fn server_config() -> ServerConfig {
