@@ -1,13 +1,14 @@
 //! One exchange of a client, step by step: sends a request and reports the parts of its response. Makes no decisions.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
 use everlink::http::{ResponseHead, Verb};
-use everlink::{Epoch, Fault, StreamId};
+use everlink::{Epoch, Fault, FaultKind, StreamId};
 use everlink_handle::Credentials;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, StatusCode, response};
@@ -101,7 +102,14 @@ impl Exchange {
             let response = ResponseHead::new(head.status.as_u16());
             let fields = head.headers.iter();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
-            credentials.on_response(ticket, &response.with_fields(fields.collect()));
+            let response = response.with_fields(fields.collect());
+            // The application's function may panic, which must end only this exchange.
+            let seen = catch_unwind(AssertUnwindSafe(|| {
+                credentials.on_response(ticket, &response);
+            }));
+            let panicked =
+                |_| Fault::with_detail(FaultKind::Other, "`Credentials::on_response` panicked");
+            seen.map_err(panicked)?;
         }
         Ok((head, body, connection))
     }

@@ -2,6 +2,7 @@
 
 mod axum_app;
 mod client_transport;
+mod credentials;
 mod faulty_proxy;
 #[cfg(feature = "http2")]
 mod http2;
