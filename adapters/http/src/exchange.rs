@@ -1,14 +1,19 @@
 //! One exchange, a request and its response, on its own thread. Does not depend on its content or on other exchanges.
 
+use std::future::poll_fn;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::task::Poll;
 use std::thread;
 
 use everlink::http::{Fields, RequestHead, ResponseHead, Verb};
 use everlink::{Fault, FaultKind, Input, StreamId};
-use everlink_handle::{InboxSender, wait};
+use everlink_handle::{
+    CredentialsFuture, InboxSender, Pending, Promise, RequestCredentials, promise, wait,
+};
 use ureq::http::{HeaderName, HeaderValue, Request, Response, request};
 use ureq::{Agent, Body};
 
@@ -24,6 +29,8 @@ const CHUNK: usize = 64 << 10;
 pub(crate) struct Exchange {
     connection: ClientConnection,
     read_requests: Sender<()>,
+    /// Dropped with the exchange, which ends the thread's wait for credentials.
+    _wanted: Promise<()>,
 }
 
 impl Exchange {
@@ -37,6 +44,7 @@ impl Exchange {
         sender: &InboxSender<Message>,
     ) -> io::Result<Exchange> {
         let (read_requests, requested) = mpsc::channel();
+        let (wanted, unwanted) = promise();
         let (len, sent_sender) = (body.len(), sender.clone());
         connection.on_sent(move || {
             sent_sender.send(Message::Input(stream, Input::Sent { stream, len }));
@@ -49,12 +57,14 @@ impl Exchange {
             setup: Arc::clone(setup),
             sender: sender.clone(),
             requested,
+            unwanted,
         };
         let thread = thread::Builder::new().name(THREAD_NAME.into());
         thread.spawn(|| thread_side.run())?;
         Ok(Exchange {
             connection,
             read_requests,
+            _wanted: wanted,
         })
     }
 
@@ -85,10 +95,12 @@ struct ExchangeThread {
     sender: InboxSender<Message>,
     /// One request for each further chunk. The channel is closed when the exchange is aborted.
     requested: Receiver<()>,
+    /// Completes when the exchange is aborted.
+    unwanted: Pending<()>,
 }
 
 impl ExchangeThread {
-    fn run(self) {
+    fn run(mut self) {
         // The application's function for credentials may panic, but the machine needs an end in any case.
         let result = catch_unwind(AssertUnwindSafe(|| self.exchange()));
         let panicked = || Fault::with_detail(FaultKind::Other, "the exchange panicked");
@@ -97,7 +109,7 @@ impl ExchangeThread {
         self.send_input(Input::End { stream, faults });
     }
 
-    fn exchange(&self) -> Result<(), Fault> {
+    fn exchange(&mut self) -> Result<(), Fault> {
         let (request, ticket) = self.request()?;
         let response = match self.head.verb {
             Verb::Post => self
@@ -116,7 +128,7 @@ impl ExchangeThread {
     }
 
     /// Builds the request, and returns the number of its credentials.
-    fn request(&self) -> Result<(request::Builder, u64), Fault> {
+    fn request(&mut self) -> Result<(request::Builder, u64), Fault> {
         let mut request = Request::builder()
             .method(self.head.verb.as_str())
             .uri(&*self.head.target);
@@ -129,7 +141,8 @@ impl ExchangeThread {
         let Some(credentials) = &self.setup.credentials else {
             return Ok((request, 0));
         };
-        let credentials = wait(credentials.for_request(self.head.verb, &self.head.target));
+        let credentials = credentials.for_request(self.head.verb, &self.head.target);
+        let credentials = self.wait_for(credentials)?;
         for (name, value) in credentials.fields {
             let name = HeaderName::try_from(&*name).map_err(unsendable)?;
             let mut value = HeaderValue::try_from(value).map_err(unsendable)?;
@@ -139,6 +152,20 @@ impl ExchangeThread {
             }
         }
         Ok((request, credentials.ticket))
+    }
+
+    /// Waits for the credentials, which may never come. Fails when the exchange is aborted.
+    fn wait_for(
+        &mut self,
+        mut credentials: CredentialsFuture,
+    ) -> Result<RequestCredentials, Fault> {
+        wait(poll_fn(|cx| {
+            if let Poll::Ready(credentials) = credentials.as_mut().poll(cx) {
+                return Poll::Ready(Ok(credentials));
+            }
+            let aborted = Pin::new(&mut self.unwanted).poll(cx);
+            aborted.map(|_| Err(FaultKind::Closed.into()))
+        }))
     }
 
     /// Reports the body as it arrives, one chunk at a time.

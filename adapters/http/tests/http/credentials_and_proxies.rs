@@ -1,10 +1,10 @@
 //! Tests credentials, header fields and proxies.
 
-use std::future::ready;
+use std::future::{pending, ready};
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::{env, thread};
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::listener::{Listener, Next, Request};
 use crate::scripted_server::{self, config, connector, echo, script_for_calls, serve_script};
-use crate::serial::{Serial, TIMEOUT};
+use crate::serial::{Serial, TIMEOUT, threads, wait_until};
 
 #[test]
 fn refused_credentials_are_reported_and_the_call_succeeds_with_new_ones() {
@@ -126,6 +126,42 @@ fn invalid_or_panicking_credentials_fail_the_call_and_are_not_shown() {
         assert!(!error.contains("hunter2"), "{error}");
     }
     assert_eq!(listener.accepted(), 0);
+}
+
+#[test]
+fn exchange_that_waits_for_credentials_ends_with_its_call_and_with_its_link() {
+    let _serial = Serial::begin();
+    let listener = scripted_server::server(scripted_server::reply);
+    let (asked_sender, asked) = mpsc::channel();
+    let never_come = Arc::new(AtomicBool::new(false));
+    let waits = Arc::clone(&never_come);
+    let connector = connector().with_credentials(move || {
+        let waits = waits.load(Ordering::SeqCst);
+        let asked_sender = asked_sender.clone();
+        async move {
+            if waits {
+                asked_sender.send(()).expect("the test runs");
+                pending::<()>().await;
+            }
+            None
+        }
+    });
+    let link = connector.connect(config(&listener.url()));
+    let link = link.expect("a thread");
+    assert_eq!(echo(&link, "before"), "before");
+
+    never_come.store(true, Ordering::SeqCst);
+    let call = link.call_tool("echo", json!({"say": "dropped"})).start();
+    asked.recv_timeout(TIMEOUT).expect("an exchange");
+    drop(call);
+    // The thread that drives the link is left.
+    wait_until("the thread of the exchange has ended", || threads() <= 1);
+
+    let call = link.call_tool("echo", json!({"say": "closed"})).start();
+    asked.recv_timeout(TIMEOUT).expect("an exchange");
+    link.shutdown().wait().expect("an end");
+    assert!(call.wait().is_err());
+    wait_until("no thread is left", || threads() == 0);
 }
 
 #[test]
