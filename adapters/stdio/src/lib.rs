@@ -56,9 +56,10 @@ use windows as system;
 
 use std::future::Future;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
-use std::thread;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use everlink::server::{self, Request, Server};
@@ -159,23 +160,27 @@ where
     R: Into<Response>,
 {
     #[cfg(unix)]
-    {
+    let take = || {
         let reactor = reactor::PollReactor::new()?;
-        let transport = StdioTransport::take(reactor.clone())?;
-        start_server(owner, transport, move || reactor, function)
-    }
+        Ok((StdioTransport::take(reactor.clone())?, reactor))
+    };
     #[cfg(windows)]
-    {
-        let transport = threads::ThreadedStdio::take()?;
-        start_server(owner, transport, everlink_handle::ThreadPark::new, function)
-    }
+    let take = take_with_threads;
+    start_server(owner, take, function)
 }
 
-/// Starts the thread that drives a server, and the threads that run its function.
-fn start_server<P: Park, R: Into<Response>>(
+/// Takes the streams with a thread for each of them.
+#[cfg(any(windows, feature = "threads"))]
+fn take_with_threads() -> io::Result<(threads::ThreadedStdio, everlink_handle::ThreadPark)> {
+    let transport = threads::ThreadedStdio::take()?;
+    Ok((transport, everlink_handle::ThreadPark::new()))
+}
+
+/// Starts the thread that drives a server, and the threads that run its function. Waits until that thread has taken the streams. It takes them itself:
+/// if the system has no thread left, the process keeps them.
+fn start_server<T: Transport, P: Park, R: Into<Response>>(
     owner: ServiceOwner,
-    transport: impl Transport + 'static,
-    park: impl FnOnce() -> P + Send + 'static,
+    take: impl FnOnce() -> io::Result<(T, P)> + Send + 'static,
     function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<()> {
     let threads = Threads {
@@ -185,12 +190,24 @@ fn start_server<P: Park, R: Into<Response>>(
     };
     let is_wanted = |task: &Task| !task.context.is_cancelled();
     let workers = Workers::new(threads, is_wanted, move |task| answer(task, &function));
-    start(park, move |clock| {
-        drive_server(owner, transport, clock, move |_, task| {
+    let (taken_sender, taken) = mpsc::channel();
+    let thread = spawn(move || {
+        let (transport, park) = take()?;
+        let _ = taken_sender.send(());
+        let answer = move |_, task| {
             drop(workers.run(task));
             None
-        })
-    })
+        };
+        drop(run(park, |clock| {
+            drive_server(owner, transport, clock, answer)
+        }));
+        Ok(())
+    })?;
+    match taken.recv() {
+        Ok(()) => Ok(()),
+        // The thread ends without the streams.
+        Err(_) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+    }
 }
 
 /// Answers a request with the application's function. A request that was cancelled before its turn is not run. If the function panics, dropping the
@@ -214,13 +231,18 @@ fn answer<R: Into<Response>>(
     }
 }
 
-/// Starts a thread that runs a driver.
+/// Starts a thread that drives a link.
 fn start<P: Park, D: Future>(
     park: impl FnOnce() -> P + Send + 'static,
     driver: impl FnOnce(ThreadClock) -> D + Send + 'static,
 ) -> io::Result<()> {
+    spawn(move || drop(run(park(), driver))).map(drop)
+}
+
+/// Starts a thread for a driver.
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
     let thread = thread::Builder::new().name("everlink".into());
-    thread.spawn(move || drop(run(park(), driver))).map(drop)
+    thread.spawn(run)
 }
 
 /// Drives links and servers with the transports of Windows, for the tests of this project.
@@ -256,8 +278,7 @@ pub mod with_threads {
         R: Into<Response>,
     {
         let (service, owner) = Service::new(Server::new(config));
-        let transport = threads::ThreadedStdio::take()?;
-        start_server(owner, transport, ThreadPark::new, function)?;
+        start_server(owner, take_with_threads, function)?;
         Ok(service)
     }
 }

@@ -16,13 +16,15 @@ use everlink::client::{Cause, Ended, State};
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{self, Offer, Request};
 use everlink::{Config, ErrorObject, ExitStatus, Payload};
-use everlink_stdio::{CallError, Context, Link, secret, with_threads};
+use everlink_stdio::{CallError, Context, Link, Service, secret, with_threads};
 use serde_json::{Value, json};
 
 /// Names the transport with which the started program serves.
 const TRANSPORT: &str = "EVERLINK_TEST_TRANSPORT";
 /// If set, the server process stays after its service has ended.
 const STAYS: &str = "EVERLINK_TEST_STAYS";
+/// Names the transport with which the started program tries to serve without threads.
+const WITHOUT_THREADS: &str = "EVERLINK_TEST_WITHOUT_THREADS";
 /// If set, the started program sends one reply to a call and exits.
 const REPLY_AND_EXIT: &str = "EVERLINK_TEST_REPLY_AND_EXIT";
 /// The address to which the grandchild connects when it runs.
@@ -240,26 +242,55 @@ fn missing_program_is_named_in_the_error() {
     });
 }
 
+#[cfg(all(unix, target_pointer_width = "64"))]
+#[test]
+fn serve_that_gets_no_thread_fails_and_leaves_the_streams_to_the_process() {
+    with_each_transport(|transport| {
+        let mut command = this_program("role_program_without_threads");
+        command
+            .arg("--test-threads=1")
+            .env(WITHOUT_THREADS, transport.name);
+        // No address space has room for the stack of a thread.
+        command.env("RUST_MIN_STACK", (1_u64 << 50).to_string());
+        let output = command.output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let errors = [Err::<(), _>(ErrorKind::WouldBlock); 2];
+        assert!(printed.contains(&format!("{errors:?}")), "{output:?}");
+    });
+}
+
 /// The server of these tests; not a test itself.
 #[test]
 fn role_server() {
     let Ok(transport) = env::var(TRANSPORT) else {
         return;
     };
-    let tools = ServerCapabilities::default().with_tools(false);
-    let offer = Offer::new("processes", "1.0").with_capabilities(tools);
-    let config = server::Config::new(offer, secret());
-    let service = match &*transport {
-        "threads" => with_threads::serve(config, answer),
-        _ => everlink_stdio::serve(config, answer),
-    };
-    let service = service.expect("there are standard streams");
+    let service = serve(&transport).expect("there are standard streams");
     service.closed().wait().expect("it is driven");
     while env::var_os(STAYS).is_some() {
         park();
     }
     // The test harness has no output left to report to.
     exit(0);
+}
+
+fn serve(transport: &str) -> io::Result<Service> {
+    let tools = ServerCapabilities::default().with_tools(false);
+    let offer = Offer::new("processes", "1.0").with_capabilities(tools);
+    let config = server::Config::new(offer, secret());
+    match transport {
+        "threads" => with_threads::serve(config, answer),
+        _ => everlink_stdio::serve(config, answer),
+    }
+}
+
+/// A program that cannot serve, because it gets no thread. Prints the errors of two attempts to its standard output. Not a test itself.
+#[test]
+fn role_program_without_threads() {
+    if let Ok(transport) = env::var(WITHOUT_THREADS) {
+        let attempt = || serve(&transport).map(drop).map_err(|error| error.kind());
+        println!("{:?}", [attempt(), attempt()]);
+    }
 }
 
 /// A server without everlink, which sends one reply to a call and exits. Not a test itself.
