@@ -11,6 +11,10 @@ use super::processes;
 /// Whether [`members`] can find processes on this system.
 pub(super) const CAN_BE_LISTED: bool = cfg!(target_os = "linux");
 
+/// How often the members of a session are looked up for one signal. Each round finds what was forked during the last one. Processes that do not fork
+/// against the signal need two or three. Those that survive the signal and fork without an end would keep the driver's thread here.
+const MAX_ROUNDS: u32 = 10;
+
 /// Signals all processes of this leader's session.
 ///
 /// The kernel signals its process group at once. Other members of the session are looked up in `/proc` until no new ones are found, because a process
@@ -22,7 +26,7 @@ pub(super) fn signal(leader: Pid, signal: Signal) {
         let _ = kill_process(leader, signal);
     }
     let mut signalled = Vec::new();
-    loop {
+    for _ in 0..MAX_ROUNDS {
         let mut others = members(leader);
         others.retain(|member| member.group != leader && !signalled.contains(&member.pid));
         if others.is_empty() {
