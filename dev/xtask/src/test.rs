@@ -123,12 +123,16 @@ fn tests() -> Result<()> {
     cargo(&format!("{} {}", runner(), step::ALL_TESTS))
 }
 
-/// Runs the scripted tests again, with the server's bytes split into other reads. Uses `--workspace`, so that cargo rebuilds nothing.
+/// Runs the scripted tests again, with the server's bytes split into other reads. With another choice of targets, cargo would compile these once more, so
+/// a filter chooses them.
 fn scripts_cut(chunking: &str) -> Result<()> {
-    let test = format!(
-        "{} --workspace --all-features --test client --test server",
-        runner()
-    );
+    let test = match has_cargo("nextest") {
+        true => {
+            let all = step::ALL_TESTS;
+            format!("{} {all} -E binary(client) -E binary(server)", runner())
+        }
+        false => "test --workspace --all-features --test client --test server".into(),
+    };
     let shell = shell()?;
     Ok(cargo_in(&shell, &test)
         .env("EVERLINK_CHUNKING", chunking)
