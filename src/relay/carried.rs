@@ -127,7 +127,7 @@ impl Carried {
         self.calls.values().copied().collect()
     }
 
-    /// Returns the calls upstream that carry those requests of hosts for which this holds.
+    /// Returns the calls upstream that carry the requests for which `is_one` holds.
     pub(super) fn calls_for(
         &self,
         is_one: impl Fn(RequestId) -> bool,

@@ -1,4 +1,4 @@
-//! Answers the requests of hosts that have no reply of the server.
+//! Answers the requests of hosts that get no reply of the server: they were not passed on, or their calls failed.
 
 use alloc::format;
 use alloc::string::String;

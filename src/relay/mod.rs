@@ -2,8 +2,8 @@
 //!
 //! The relay only carries messages. The two machines decide about retries, timeouts and refusals.
 
-// `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. The other modules know neither the relay nor
-// each other:
+// `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. `lost` answers the requests that get no reply of the
+// server. The other modules know neither the relay nor each other:
 //
 // - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
 // - `questions` holds the asks of the server; `notifications` the notifications that wait for it.

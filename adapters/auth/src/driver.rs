@@ -355,8 +355,8 @@ impl Driver {
         };
     }
 
-    /// Notes whether the lock of a record is held. It matters only for tokens that wait for it to be saved: a renewal changes nothing that is stored before it has
-    /// its tokens.
+    /// Notes whether the lock of a record is held. Only new tokens that wait for the lock can be lost. A renewal that waits for it has no new tokens yet, and
+    /// the old ones stay stored.
     fn note_lock(&mut self, key: Key, is_held: bool) {
         if self.authorizer.state() == State::Storing {
             self.note_saved(key, is_held);
